@@ -1,0 +1,5 @@
+#include "apps/zero1/commands.h"
+
+namespace zero1::app {
+void add_layout_command(CLI::App& app, int& status) { (void)app, (void)status; }
+}  // namespace zero1::app

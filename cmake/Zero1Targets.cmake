@@ -1,0 +1,38 @@
+# The compile rules of every target, and one-line helpers that make targets by them.
+
+add_library(zero1_options INTERFACE)
+target_include_directories(zero1_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(zero1_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough -Werror
+  # One elementwise loop must give the same bits in its vector body and in its tail.
+  -ffp-contract=off -fno-math-errno -fno-trapping-math)
+if(ZERO1_NATIVE)
+  target_compile_options(zero1_options INTERFACE -march=native)
+endif()
+if(ZERO1_SANITIZE)
+  target_compile_options(zero1_options INTERFACE -fsanitize=${ZERO1_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(zero1_options INTERFACE -fsanitize=${ZERO1_SANITIZE})
+endif()
+
+# zero1_library(NAME SOURCES … LINK …): a static library of the core.
+function(zero1_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC zero1_options ${ARG_LINK})
+endfunction()
+
+# zero1_tests(PREFIX LINK …): every *_test.cpp here becomes one doctest program and one CTest test,
+# PREFIX_<file name without _test>. Tests that need more than 60 s under a sanitizer are too long.
+function(zero1_tests prefix)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
+  foreach(source ${sources})
+    get_filename_component(stem ${source} NAME_WE)
+    string(REGEX REPLACE "_test$" "" stem ${stem})
+    set(target ${prefix}_${stem})
+    add_executable(${target} ${source})
+    target_link_libraries(${target} PRIVATE zero1_test_main ${ARG_LINK})
+    add_test(NAME ${target} COMMAND ${target})
+    set_tests_properties(${target} PROPERTIES TIMEOUT 300 SKIP_REGULAR_EXPRESSION "\\[skipped\\]")
+  endforeach()
+endfunction()

@@ -1,0 +1,47 @@
+// What each rank owns: for every (rank, bucket, parameter) that overlap, four ranges.
+// Megatron: `_build_model_gbuf_range` and `_build_model_gbuf_param_range_map` in distrib_optimizer.py.
+#pragma once
+
+#include <vector>
+
+#include "core/layout/buffer_layout.h"
+
+namespace zero1 {
+
+/// The part of one parameter that one rank owns. All four ranges have the same length.
+struct ParamShard {
+  int bucket = 0;              ///< within the buffer
+  int param = 0;               ///< index into Layout::specs
+  Range gbuf_world;            ///< in the whole buffer
+  Range gbuf_world_in_bucket;  ///< in the bucket
+  Range gbuf_local;            ///< in this rank's shard of the bucket
+  Range param_range;           ///< in the parameter itself ("param" in Megatron)
+
+  friend bool operator==(const ParamShard&, const ParamShard&) = default;
+};
+
+/// One buffer's shards for all its ranks, in one table: rows of rank r, in bucket order and within a
+/// bucket in buffer order.
+class RangeMap {
+ public:
+  RangeMap(std::vector<ParamShard> shards, std::vector<std::size_t> rank_offsets)
+      : shards_(std::move(shards)), rank_offsets_(std::move(rank_offsets)) {}
+
+  int rank_count() const { return static_cast<int>(rank_offsets_.size()) - 1; }
+  std::span<const ParamShard> rank(int rank) const {
+    const auto r = static_cast<std::size_t>(rank);
+    return std::span(shards_).subspan(rank_offsets_[r], rank_offsets_[r + 1] - rank_offsets_[r]);
+  }
+  std::size_t row_count() const { return shards_.size(); }
+
+  friend bool operator==(const RangeMap&, const RangeMap&) = default;
+
+ private:
+  std::vector<ParamShard> shards_;
+  std::vector<std::size_t> rank_offsets_;
+};
+
+/// For every rank of the buffer. Linear in the number of rows.
+RangeMap build_range_map(const Layout& layout, int buffer);
+
+}  // namespace zero1
