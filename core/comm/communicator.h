@@ -43,9 +43,6 @@ class Communicator {
   /// The group's name in errors and traces: "data-parallel".
   virtual std::string_view name() const = 0;
 
-  /// Does a link model stretch its collectives? Traces and summaries say so.
-  virtual bool modelled() const { return false; }
-
   /// For summaries: "in-process", "in-process + link model (10 Gbit/s, 5 us)", "NCCL 2.27".
   virtual std::string description() const = 0;
 
