@@ -34,7 +34,8 @@ double largest_difference(const std::string& path_a, const std::string& path_b) 
     const auto x = a.read_fp32(entry, {0, entry.numel()});
     const auto y = b.read_fp32(*other, {0, other->numel()});
     REQUIRE(x.size() == y.size());
-    for (std::size_t i = 0; i < x.size(); ++i) largest = std::max(largest, std::abs(double{x[i]} - double{y[i]}));
+    for (std::size_t i = 0; i < x.size(); ++i)
+      largest = std::max(largest, std::abs(double{x[i]} - double{y[i]}));
   }
   return largest;
 }
@@ -49,7 +50,8 @@ void check_trajectory(const golden::GptCase& golden_case, const Variant& variant
   config.data_parallel.overlap_grad_reduce = variant.overlap;
   config.data_parallel.overlap_param_gather = variant.overlap;
   const std::string weights =
-      (std::filesystem::temp_directory_path() / fmt::format("zero1_trajectory_{}.safetensors", getpid())).string();
+      (std::filesystem::temp_directory_path() / fmt::format("zero1_trajectory_{}.safetensors", getpid()))
+          .string();
   config.save_weights = weights;
 
   double worst_loss = 0;
@@ -60,7 +62,8 @@ void check_trajectory(const golden::GptCase& golden_case, const Variant& variant
     const auto i = static_cast<std::size_t>(m.step - 1);
     REQUIRE(i < golden_case.losses.size());
     worst_loss = std::max(worst_loss, std::abs(m.loss - golden_case.losses[i]));
-    worst_norm = std::max(worst_norm, std::abs(m.grad_norm - golden_case.grad_norms[i]) / golden_case.grad_norms[i]);
+    worst_norm =
+        std::max(worst_norm, std::abs(m.grad_norm - golden_case.grad_norms[i]) / golden_case.grad_norms[i]);
     ++steps;
   };
   train(resolve(config), observer);
@@ -76,17 +79,19 @@ void check_trajectory(const golden::GptCase& golden_case, const Variant& variant
 
 TEST_CASE("gpt-a follows its float64 trajectory on 1, 2, 4 and 8 ranks") {
   const auto a = golden::read_gpt_case(ZERO1_GOLDEN_DIR, "gpt-a");
-  for (const Variant& v : {Variant{1, 8, std::nullopt, false}, Variant{1, 2, 7000, true}, Variant{2, 4, std::nullopt, false},
-                           Variant{2, 1, 10000, true}, Variant{4, 2, 5000, true}, Variant{4, 1, 1, true},
-                           Variant{8, 1, 20000, true}, Variant{8, 1, std::nullopt, false}}) {
+  for (const Variant& v :
+       {Variant{1, 8, std::nullopt, false}, Variant{1, 2, 7000, true}, Variant{2, 4, std::nullopt, false},
+        Variant{2, 1, 10000, true}, Variant{4, 2, 5000, true}, Variant{4, 1, 1, true},
+        Variant{8, 1, 20000, true}, Variant{8, 1, std::nullopt, false}}) {
     check_trajectory(a, v);
   }
 }
 
 TEST_CASE("gpt-b follows its float64 trajectory on 1, 2, 3 and 4 ranks") {
   const auto b = golden::read_gpt_case(ZERO1_GOLDEN_DIR, "gpt-b");
-  for (const Variant& v : {Variant{1, 4, std::nullopt, false}, Variant{2, 3, 3000, true}, Variant{3, 2, 9000, true},
-                           Variant{3, 4, std::nullopt, false}, Variant{4, 1, 4000, true}, Variant{4, 3, 100, true}}) {
+  for (const Variant& v :
+       {Variant{1, 4, std::nullopt, false}, Variant{2, 3, 3000, true}, Variant{3, 2, 9000, true},
+        Variant{3, 4, std::nullopt, false}, Variant{4, 1, 4000, true}, Variant{4, 3, 100, true}}) {
     check_trajectory(b, v);
   }
 }
