@@ -38,7 +38,7 @@ class OwnershipMap {
   OwnershipMap(const Layout& layout, const SvgOptions& options)
       : layout_(layout), options_(options), width_(std::max(options.width_px, least_width_px)) {
     for (const BufferLayout& buffer : layout.buffers) {
-      plans_.push_back(svg::plan_tiles(buffer, width_ - 2 * margin_px - row_label_px));
+      plans_.push_back(svg::plan_tiles(buffer, line_px()));
     }
   }
 
@@ -67,6 +67,7 @@ class OwnershipMap {
   }
 
  private:
+  double line_px() const { return width_ - 2 * margin_px - row_label_px; }
   std::string title() const { return options_.title.empty() ? "Who owns what" : options_.title; }
 
   double buffer_height(std::size_t b) const {
@@ -94,13 +95,11 @@ class OwnershipMap {
     const double lines_top = top + heading_height_px;
     for (int line = 0; line < plans_[b].lines; ++line)
       draw_row_labels(lines_top + line * svg::line_part::height);
-    int line = -1;
-    double axis_free_from = 0;
+    svg::Line line;
     for (const svg::Tile& tile : plans_[b].tiles) {
-      if (tile.line != line) axis_free_from = 0;
-      line = tile.line;
-      svg::draw_tile(canvas_, layout_, buffer, tile, margin_px + row_label_px,
-                     lines_top + line * svg::line_part::height, axis_free_from);
+      const double line_top = lines_top + tile.line * svg::line_part::height;
+      if (tile.x_px == 0) line = {margin_px + row_label_px, line_top, line_px(), 0};
+      svg::draw_tile(canvas_, layout_, buffer, tile, line);
     }
   }
 

@@ -48,15 +48,13 @@ std::string fitting_name(std::string_view name, double room_px) {
 /// Draws one tile that holds one bucket, or the outline of one that holds several.
 class TilePainter {
  public:
-  TilePainter(Canvas& canvas, const Layout& layout, const BufferLayout& buffer, const Tile& tile, double left,
-              double top)
+  TilePainter(Canvas& canvas, const Layout& layout, const BufferLayout& buffer, const Tile& tile, Line& line)
       : canvas_(canvas),
         layout_(layout),
         buffer_(buffer),
         tile_(tile),
         bucket_(buffer.buckets[static_cast<std::size_t>(tile.first_bucket)]),
-        left_(left),
-        top_(top) {}
+        line_(line) {}
 
   void label() {
     std::string text = fmt::format("bucket {}", tile_.first_bucket);
@@ -65,8 +63,8 @@ class TilePainter {
     const std::string number = fmt::format("{}", tile_.first_bucket);
     for (const std::string& form : {with_size, text, number}) {
       if (text_px(form, label_font_px) > tile_.width_px || (tile_.merged() && form == number)) continue;
-      canvas_.text(left_ + tile_.x_px, top_ + line_part::label_baseline, "font-size=\"11\" class=\"muted\"",
-                   form);
+      canvas_.text(line_.left + tile_.x_px, line_.top + line_part::label_baseline,
+                   "font-size=\"11\" class=\"muted\"", form);
       return;
     }
   }
@@ -102,18 +100,18 @@ class TilePainter {
     hatch_padding();
   }
 
-  void axis(double& free_from) {
-    const double y = top_ + line_part::axis_top;
-    canvas_.line(left_ + tile_.x_px, y, left_ + tile_.x_px + tile_.width_px, y, "class=\"axis\"");
-    tick(tile_.world.start, tile_.width_px, free_from);
+  void axis() {
+    const double y = line_.top + line_part::axis_top;
+    canvas_.line(line_.left + tile_.x_px, y, line_.left + tile_.x_px + tile_.width_px, y, "class=\"axis\"");
+    tick(tile_.world.start, tile_.width_px);
     if (tile_.world.empty()) return;
     const std::int64_t step = tick_step();
     const double last_label_px = tile_.x_px + tile_.width_px - tick_room_px;
     for (std::int64_t at = tile_.world.start / step * step; step > 0;) {
       if (__builtin_add_overflow(at, step, &at) || at >= tile_.world.end) break;
-      if (tile_.x_of(at) < last_label_px) tick(at, tick_room_px, free_from);
+      if (tile_.x_of(at) < last_label_px) tick(at, tick_room_px);
     }
-    canvas_.line(left_ + tile_.x_px + tile_.width_px, y, left_ + tile_.x_px + tile_.width_px, y + 4,
+    canvas_.line(line_.left + tile_.x_px + tile_.width_px, y, line_.left + tile_.x_px + tile_.width_px, y + 4,
                  "class=\"axis\"");
   }
 
@@ -121,7 +119,7 @@ class TilePainter {
   Canvas::Box box(const Range& world, double part_top) const {
     const double x = tile_.world.empty() ? tile_.x_px : tile_.x_of(world.start);
     const double width = tile_.world.empty() ? tile_.width_px : tile_.x_of(world.end) - x;
-    return {left_ + x, top_ + part_top, width, line_part::band_height};
+    return {line_.left + x, line_.top + part_top, width, line_part::band_height};
   }
 
   const Range& world_of(int param) const { return layout_.locations[static_cast<std::size_t>(param)].world; }
@@ -154,7 +152,7 @@ class TilePainter {
     const std::string_view shade = alone && spec.shared_embedding ? "shared" : odd_mark_ ? "odd" : "";
     if (mark.width >= least_shaded_px) odd_mark_ = !odd_mark_;
     canvas_.rect(mark, fmt::format("class=\"param {}\"", shade), tooltip);
-    const std::string label = alone ? fitting_name(spec.name, mark.width - 8) : "";
+    const std::string label = alone ? fitting_name(spec.name, mark.width - 5) : "";
     if (!label.empty()) band_text(mark, "", label);
   }
 
@@ -217,15 +215,18 @@ class TilePainter {
   }
 
   /// A mark on the axis, with a label if there is room: the exact index where it fits into `room_px`.
-  void tick(std::int64_t world_index, double room_px, double& free_from) {
+  void tick(std::int64_t world_index, double room_px) {
     const double x = tile_.world.empty() ? tile_.x_px : tile_.x_of(world_index);
-    const double y = top_ + line_part::axis_top;
-    canvas_.line(left_ + x, y, left_ + x, y + 4, "class=\"axis\"");
+    const double y = line_.top + line_part::axis_top;
+    canvas_.line(line_.left + x, y, line_.left + x, y + 4, "class=\"axis\"");
     std::string label = format_count(world_index);
     if (text_px(label, tick_font_px) > room_px) label = short_count(world_index);
-    if (x < free_from || text_px(label, tick_font_px) > std::max(room_px, least_tick_room_px)) return;
-    canvas_.text(left_ + x, top_ + line_part::axis_baseline, "font-size=\"10\" class=\"muted\"", label);
-    free_from = x + text_px(label, tick_font_px) + 8;
+    const double label_px = text_px(label, tick_font_px);
+    const bool fits = label_px <= std::max(room_px, least_tick_room_px) && x + label_px <= line_.width + 16;
+    if (x < line_.axis_free_from || !fits) return;
+    canvas_.text(line_.left + x, line_.top + line_part::axis_baseline, "font-size=\"10\" class=\"muted\"",
+                 label);
+    line_.axis_free_from = x + label_px + 8;
   }
 
   /// The elements between two ticks: 1, 2 or 5 times a power of ten, some 100 px apart.
@@ -243,20 +244,19 @@ class TilePainter {
   const BufferLayout& buffer_;
   const Tile& tile_;
   const BucketLayout& bucket_;
-  const double left_;
-  const double top_;
+  Line& line_;
   bool odd_mark_ = false;  ///< neighbours are told apart by two shades
 };
 
 }  // namespace
 
 void draw_tile(Canvas& canvas, const Layout& layout, const BufferLayout& buffer, const Tile& tile,
-               double left, double top, double& axis_free_from) {
-  TilePainter painter(canvas, layout, buffer, tile, left, top);
+               Line& line) {
+  TilePainter painter(canvas, layout, buffer, tile, line);
   painter.label();
   painter.params();
   painter.owners();
-  painter.axis(axis_free_from);
+  painter.axis();
 }
 
 }  // namespace zero1::svg
