@@ -51,6 +51,8 @@ void apply_overrides(const Flags& flags, LayoutOptions& options) {
     options.bucket_size_elems.reset();
   } else if (!flags.bucket_size.empty()) {
     options.bucket_size_elems = parse_count(flags.bucket_size);
+    if (*options.bucket_size_elems == 0)
+      throw InputError("--bucket-size: expected 1 or more elements, or none, found 0");
   }
   if (flags.high_nccl_busbw) options.pad_buckets_for_high_nccl_busbw = *flags.high_nccl_busbw;
   if (flags.grad_reduce_in_fp32) options.grad_reduce_in_fp32 = *flags.grad_reduce_in_fp32;
@@ -74,18 +76,15 @@ std::vector<ComputedCase> compute_all(const Flags& flags, LayoutFile& file) {
   for (std::size_t i = 0; i < file.entries.size(); ++i) {
     LayoutFile::Entry& entry = file.entries[i];
     apply_overrides(flags, entry.layout_case.options);
-    const std::string& name = entry.layout_case.name;
+    const std::string position = file.is_list ? fmt::format("entry [{}]", i) : "";
+    const std::string title = entry.layout_case.name.empty() ? position : entry.layout_case.name;
     try {
       Layout layout = compute_layout(entry.layout_case.params, entry.layout_case.options);
-      computed.push_back(
-          {std::move(entry), name.empty() ? fmt::format("case {}", i) : name, std::move(layout)});
+      computed.push_back({std::move(entry), title, std::move(layout)});
     } catch (const InputError& error) {
-      const std::string which = file.is_list ? fmt::format(" entry [{}]:", i) : "";
-      throw InputError(fmt::format("{}:{} {}", flags.spec, which, error.what()));
+      throw InputError(fmt::format("{}:{}{}{} {}", flags.spec, position.empty() ? "" : " ", position,
+                                   position.empty() ? "" : ":", error.what()));
     }
-    ComputedCase& last = computed.back();
-    last.title = last.entry.layout_case.name.empty() ? (file.is_list ? fmt::format("entry [{}]", i) : "")
-                                                     : last.entry.layout_case.name;
   }
   return computed;
 }
@@ -227,8 +226,11 @@ void add_layout_command(CLI::App& app, int& status) {
       ->excludes(rank);
   command->add_flag("--all", flags->all, "Cut no table short");
   command->add_option("--svg", flags->svg, "Draw the ownership map into this file");
-  command->add_option("--dp", flags->dp_size, "Instead of the file's dp_size")->group("Explore");
+  command->add_option("--dp", flags->dp_size, "Instead of the file's dp_size")
+      ->check(CLI::Range(1, max_dp_size))
+      ->group("Explore");
   command->add_option("--expert-dp", flags->expert_dp_size, "Instead of the file's expert_dp_size")
+      ->check(CLI::Range(1, max_dp_size))
       ->group("Explore");
   command
       ->add_option("--bucket-size", flags->bucket_size,

@@ -19,10 +19,18 @@ constexpr double heading_height_px = 34;
 constexpr double buffer_gap_px = 12;
 constexpr double legend_height_px = 46;
 constexpr int least_width_px = 400;
-constexpr std::int64_t most_ranks_in_legend = 8;
 
 std::string counted(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", format_count(count), noun, count == 1 ? "" : "s");
+}
+
+double padding_percent(const Layout& layout, int buffer) {
+  std::int64_t used = 0;
+  for (const ParamLocation& location : layout.locations) {
+    if (location.buffer == buffer) used += location.world.size();
+  }
+  const std::int64_t numel = layout.buffers[static_cast<std::size_t>(buffer)].numel;
+  return numel == 0 ? 0 : 100 * static_cast<double>(numel - used) / static_cast<double>(numel);
 }
 
 class OwnershipMap {
@@ -30,7 +38,7 @@ class OwnershipMap {
   OwnershipMap(const Layout& layout, const SvgOptions& options)
       : layout_(layout), options_(options), width_(std::max(options.width_px, least_width_px)) {
     for (const BufferLayout& buffer : layout.buffers) {
-      plans_.push_back(svg::plan_tiles(buffer, width_ - 2 * margin_px - row_label_px));
+      plans_.push_back(svg::plan_tiles(buffer, line_px()));
     }
   }
 
@@ -59,6 +67,7 @@ class OwnershipMap {
   }
 
  private:
+  double line_px() const { return width_ - 2 * margin_px - row_label_px; }
   std::string title() const { return options_.title.empty() ? "Who owns what" : options_.title; }
 
   double buffer_height(std::size_t b) const {
@@ -77,21 +86,20 @@ class OwnershipMap {
         "<text x=\"{:.0f}\" y=\"{:.2f}\" font-size=\"13\"><tspan font-weight=\"600\">Buffer {}</tspan> ",
         margin_px, top + 20, b);
     canvas_.raw(
-        "<tspan class=\"muted\" dx=\"6\">{} parameters · {} gradients · {} · {} · {}</tspan></text>\n",
+        "<tspan class=\"muted\" dx=\"6\">{} parameters · {} gradients · {} · {} · {}, {:.3g}% "
+        "padding</tspan></text>\n",
         name(buffer.param_dtype), name(buffer.grad_dtype),
         counted(buffer.dp_size, buffer.expert_parallel ? "expert-parallel rank" : "rank"),
-        counted(static_cast<std::int64_t>(buffer.buckets.size()), "bucket"),
-        counted(buffer.numel, "element"));
+        counted(static_cast<std::int64_t>(buffer.buckets.size()), "bucket"), counted(buffer.numel, "element"),
+        padding_percent(layout_, static_cast<int>(b)));
     const double lines_top = top + heading_height_px;
     for (int line = 0; line < plans_[b].lines; ++line)
       draw_row_labels(lines_top + line * svg::line_part::height);
-    int line = -1;
-    double axis_free_from = 0;
+    svg::Line line;
     for (const svg::Tile& tile : plans_[b].tiles) {
-      if (tile.line != line) axis_free_from = 0;
-      line = tile.line;
-      svg::draw_tile(canvas_, layout_, buffer, tile, margin_px + row_label_px,
-                     lines_top + line * svg::line_part::height, axis_free_from);
+      const double line_top = lines_top + tile.line * svg::line_part::height;
+      if (tile.x_px == 0) line = {margin_px + row_label_px, line_top, line_px(), 0};
+      svg::draw_tile(canvas_, layout_, buffer, tile, line);
     }
   }
 
@@ -118,21 +126,27 @@ class OwnershipMap {
     if (shared) entry("class=\"param shared\"", "shared embedding");
     entry("fill=\"url(#pad)\"", "padding");
 
-    std::int64_t ranks = 0;
-    for (const BufferLayout& buffer : layout_.buffers) ranks = std::max<std::int64_t>(ranks, buffer.dp_size);
-    if (ranks <= most_ranks_in_legend) {
-      for (std::int64_t rank = 0; rank < ranks; ++rank) {
-        entry(fmt::format("fill=\"{}\"", svg::rank_colour(rank, ranks).fill), fmt::format("rank {}", rank));
-      }
-    } else {
-      canvas_.text(x, y + 10, "font-size=\"11\"", "rank 0");
-      x += svg::text_px("rank 0", 11) + 6;
-      constexpr int steps = 24;
-      for (int i = 0; i < steps; ++i, x += 6) {
-        canvas_.rect({x, y, 6.2, 12}, fmt::format("fill=\"{}\"", svg::rank_colour(i, steps).fill));
-      }
-      canvas_.text(x + 6, y + 10, "font-size=\"11\"", format_count(ranks - 1));
+    // Few ranks and many have palettes of their own; buffers of experts may have few beside many.
+    std::int64_t few = 0;
+    std::int64_t many = 0;
+    for (const BufferLayout& buffer : layout_.buffers) {
+      std::int64_t& ranks = buffer.dp_size <= svg::most_ranks_told_apart ? few : many;
+      ranks = std::max<std::int64_t>(ranks, buffer.dp_size);
     }
+    for (std::int64_t rank = 0; rank < few; ++rank) {
+      entry(fmt::format("fill=\"{}\"", svg::rank_colour(rank, few).fill), fmt::format("rank {}", rank));
+    }
+    if (many > 0) draw_ramp(x, y, many);
+  }
+
+  void draw_ramp(double x, double y, std::int64_t ranks) {
+    canvas_.text(x, y + 10, "font-size=\"11\"", "rank 0");
+    x += svg::text_px("rank 0", 11) + 6;
+    constexpr int steps = 24;
+    for (int i = 0; i < steps; ++i, x += 6) {
+      canvas_.rect({x, y, 6.2, 12}, fmt::format("fill=\"{}\"", svg::rank_colour(i, steps).fill));
+    }
+    canvas_.text(x + 6, y + 10, "font-size=\"11\"", fmt::format("rank {}", format_count(ranks - 1)));
   }
 
   const Layout& layout_;

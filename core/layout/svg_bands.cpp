@@ -10,9 +10,13 @@ namespace zero1::svg {
 namespace {
 
 constexpr double label_font_px = 11;
-constexpr double least_mark_px = 2;       ///< parameters narrower than this are merged
-constexpr double least_rank_px = 3;       ///< ranks narrower than this are merged
-constexpr double least_visible_px = 0.4;  ///< padding narrower than this is not drawn
+constexpr double tick_font_px = 10;
+constexpr double tick_room_px = 60;
+constexpr double least_tick_room_px = 36;  ///< a label may stick out of a small tile this far
+constexpr double least_mark_px = 2;        ///< parameters narrower than this are merged
+constexpr double least_rank_px = 3;        ///< ranks narrower than this are merged
+constexpr double least_shaded_px = 8;      ///< wider parameters alternate between two shades
+constexpr double least_visible_px = 0.4;   ///< padding narrower than this is not drawn
 constexpr std::size_t most_params_in_tooltip = 6;
 
 std::string shown(const Range& range) {
@@ -25,29 +29,32 @@ std::string shown_ranks(const Range& ranks) {
   return fmt::format("ranks {}–{}", ranks.start, ranks.end - 1);
 }
 
-/// The longest form of a dotted name that fits: all of it, or its last parts. Empty if none does.
+/// The longest form of a dotted name that fits: all of it, its last parts ("linear_qkv.weight"), the module
+/// alone ("linear_qkv"), or the end of that ("qkv"). Empty if none does.
 std::string fitting_name(std::string_view name, double room_px) {
+  const auto fits = [&](std::string_view text) { return text_px(text, label_font_px) <= room_px; };
   std::string_view rest = name;
-  while (text_px(rest, label_font_px) > room_px) {
-    const std::size_t dot = rest.find('.');
-    if (dot == std::string_view::npos) return "";
+  for (std::size_t dot = rest.find('.'); !fits(rest); dot = rest.find('.')) {
+    // "weight" alone would not say which.
+    if (dot == std::string_view::npos || rest.find('.', dot + 1) == std::string_view::npos) break;
     rest.remove_prefix(dot + 1);
   }
-  return std::string(rest);
+  if (fits(rest)) return std::string(rest);
+  rest = rest.substr(0, rest.find('.'));
+  if (!fits(rest)) rest.remove_prefix(rest.rfind('_') + 1);
+  return fits(rest) ? std::string(rest) : "";
 }
 
 /// Draws one tile that holds one bucket, or the outline of one that holds several.
 class TilePainter {
  public:
-  TilePainter(Canvas& canvas, const Layout& layout, const BufferLayout& buffer, const Tile& tile, double left,
-              double top)
+  TilePainter(Canvas& canvas, const Layout& layout, const BufferLayout& buffer, const Tile& tile, Line& line)
       : canvas_(canvas),
         layout_(layout),
         buffer_(buffer),
         tile_(tile),
         bucket_(buffer.buckets[static_cast<std::size_t>(tile.first_bucket)]),
-        left_(left),
-        top_(top) {}
+        line_(line) {}
 
   void label() {
     std::string text = fmt::format("bucket {}", tile_.first_bucket);
@@ -56,8 +63,8 @@ class TilePainter {
     const std::string number = fmt::format("{}", tile_.first_bucket);
     for (const std::string& form : {with_size, text, number}) {
       if (text_px(form, label_font_px) > tile_.width_px || (tile_.merged() && form == number)) continue;
-      canvas_.text(left_ + tile_.x_px, top_ + line_part::label_baseline, "font-size=\"11\" class=\"muted\"",
-                   form);
+      canvas_.text(line_.left + tile_.x_px, line_.top + line_part::label_baseline,
+                   "font-size=\"11\" class=\"muted\"", form);
       return;
     }
   }
@@ -93,18 +100,18 @@ class TilePainter {
     hatch_padding();
   }
 
-  void axis(double& free_from) {
-    const double y = top_ + line_part::axis_top;
-    canvas_.line(left_ + tile_.x_px, y, left_ + tile_.x_px + tile_.width_px, y, "class=\"axis\"");
-    tick(tile_.world.start, format_count(tile_.world.start), free_from);
+  void axis() {
+    const double y = line_.top + line_part::axis_top;
+    canvas_.line(line_.left + tile_.x_px, y, line_.left + tile_.x_px + tile_.width_px, y, "class=\"axis\"");
+    tick(tile_.world.start, tile_.width_px);
     if (tile_.world.empty()) return;
     const std::int64_t step = tick_step();
-    const double last_label_px = tile_.x_px + tile_.width_px - 60;
+    const double last_label_px = tile_.x_px + tile_.width_px - tick_room_px;
     for (std::int64_t at = tile_.world.start / step * step; step > 0;) {
       if (__builtin_add_overflow(at, step, &at) || at >= tile_.world.end) break;
-      if (tile_.x_of(at) < last_label_px) tick(at, short_count(at), free_from);
+      if (tile_.x_of(at) < last_label_px) tick(at, tick_room_px);
     }
-    canvas_.line(left_ + tile_.x_px + tile_.width_px, y, left_ + tile_.x_px + tile_.width_px, y + 4,
+    canvas_.line(line_.left + tile_.x_px + tile_.width_px, y, line_.left + tile_.x_px + tile_.width_px, y + 4,
                  "class=\"axis\"");
   }
 
@@ -112,7 +119,7 @@ class TilePainter {
   Canvas::Box box(const Range& world, double part_top) const {
     const double x = tile_.world.empty() ? tile_.x_px : tile_.x_of(world.start);
     const double width = tile_.world.empty() ? tile_.width_px : tile_.x_of(world.end) - x;
-    return {left_ + x, top_ + part_top, width, line_part::band_height};
+    return {line_.left + x, line_.top + part_top, width, line_part::band_height};
   }
 
   const Range& world_of(int param) const { return layout_.locations[static_cast<std::size_t>(param)].world; }
@@ -142,9 +149,10 @@ class TilePainter {
                             tile_.first_bucket, shown_ranks(owners_of(layout_, param)))
               : fmt::format("{} small parameters\nfrom {}\nto {}\nelements {} of the buffer", end - first,
                             spec.name, spec_of(last).name, shown(world));
-    const std::string_view shade = alone && spec.shared_embedding ? "shared" : first % 2 == 1 ? "odd" : "";
+    const std::string_view shade = alone && spec.shared_embedding ? "shared" : odd_mark_ ? "odd" : "";
+    if (mark.width >= least_shaded_px) odd_mark_ = !odd_mark_;
     canvas_.rect(mark, fmt::format("class=\"param {}\"", shade), tooltip);
-    const std::string label = alone ? fitting_name(spec.name, mark.width - 8) : "";
+    const std::string label = alone ? fitting_name(spec.name, mark.width - 5) : "";
     if (!label.empty()) band_text(mark, "", label);
   }
 
@@ -160,13 +168,17 @@ class TilePainter {
     const Canvas::Box mark = box(world, line_part::owners_top);
     const RankColour colour = rank_colour((ranks.start + ranks.end - 1) / 2, buffer_.dp_size);
     const bool bordered = mark.width > 6;
-    canvas_.rect(mark, fmt::format("fill=\"{}\"{}", colour.fill, bordered ? " class=\"rank\"" : ""),
+    canvas_.rect(mark,
+                 fmt::format("fill=\"{}\"{}", colour.fill,
+                             bordered ? " class=\"rank\"" : " shape-rendering=\"crispEdges\""),
                  owner_tooltip(ranks, world));
     if (ranks.size() > 1) return;
-    const std::string number = fmt::format("{}", ranks.start);
-    for (const std::string& form : {"rank " + number, number}) {
-      if (text_px(form, label_font_px) + 4 > mark.width) continue;
-      return band_text(mark, colour.dark ? "class=\"on-dark\"" : "class=\"on-light\"", form);
+    // All ranks of a bucket have the same form of label, the longest that fits the largest number.
+    for (const std::string_view form : {"rank {}", "{}"}) {
+      const std::string widest = fmt::format(fmt::runtime(form), buffer_.dp_size - 1);
+      if (text_px(widest, label_font_px) + 4 > mark.width) continue;
+      return band_text(mark, colour.dark ? "class=\"on-dark\"" : "class=\"on-light\"",
+                       fmt::format(fmt::runtime(form), ranks.start));
     }
   }
 
@@ -202,13 +214,19 @@ class TilePainter {
     if (bucket_.world.end > used_end) hatch(bucket_.world.end);
   }
 
-  void tick(std::int64_t world_index, const std::string& label, double& free_from) {
+  /// A mark on the axis, with a label if there is room: the exact index where it fits into `room_px`.
+  void tick(std::int64_t world_index, double room_px) {
     const double x = tile_.world.empty() ? tile_.x_px : tile_.x_of(world_index);
-    const double y = top_ + line_part::axis_top;
-    canvas_.line(left_ + x, y, left_ + x, y + 4, "class=\"axis\"");
-    if (x < free_from) return;
-    canvas_.text(left_ + x, top_ + line_part::axis_baseline, "font-size=\"10\" class=\"muted\"", label);
-    free_from = x + text_px(label, 10) + 8;
+    const double y = line_.top + line_part::axis_top;
+    canvas_.line(line_.left + x, y, line_.left + x, y + 4, "class=\"axis\"");
+    std::string label = format_count(world_index);
+    if (text_px(label, tick_font_px) > room_px) label = short_count(world_index);
+    const double label_px = text_px(label, tick_font_px);
+    const bool fits = label_px <= std::max(room_px, least_tick_room_px) && x + label_px <= line_.width + 16;
+    if (x < line_.axis_free_from || !fits) return;
+    canvas_.text(line_.left + x, line_.top + line_part::axis_baseline, "font-size=\"10\" class=\"muted\"",
+                 label);
+    line_.axis_free_from = x + label_px + 8;
   }
 
   /// The elements between two ticks: 1, 2 or 5 times a power of ten, some 100 px apart.
@@ -226,19 +244,19 @@ class TilePainter {
   const BufferLayout& buffer_;
   const Tile& tile_;
   const BucketLayout& bucket_;
-  const double left_;
-  const double top_;
+  Line& line_;
+  bool odd_mark_ = false;  ///< neighbours are told apart by two shades
 };
 
 }  // namespace
 
 void draw_tile(Canvas& canvas, const Layout& layout, const BufferLayout& buffer, const Tile& tile,
-               double left, double top, double& axis_free_from) {
-  TilePainter painter(canvas, layout, buffer, tile, left, top);
+               Line& line) {
+  TilePainter painter(canvas, layout, buffer, tile, line);
   painter.label();
   painter.params();
   painter.owners();
-  painter.axis(axis_free_from);
+  painter.axis();
 }
 
 }  // namespace zero1::svg

@@ -17,9 +17,15 @@ inline constexpr double axis_baseline = axis_top + 15;
 inline constexpr double height = axis_baseline + 16;
 }  // namespace line_part
 
-/// Draws `tile` with its line's left end at `left` and top at `top`. `axis_free_from` is where, on this
-/// line, the axis still has room for a label; it is moved on.
+/// One line of the map: where it lies on the picture, and how far its axis has labels.
+struct Line {
+  double left = 0;
+  double top = 0;
+  double width = 0;
+  double axis_free_from = 0;  ///< from the left end
+};
+
 void draw_tile(Canvas& canvas, const Layout& layout, const BufferLayout& buffer, const Tile& tile,
-               double left, double top, double& axis_free_from);
+               Line& line);
 
 }  // namespace zero1::svg

@@ -11,14 +11,14 @@ struct Rgb {
   int red, green, blue;
 };
 
-constexpr std::array<Rgb, 8> okabe_ito{{{0x00, 0x72, 0xB2},
-                                        {0xE6, 0x9F, 0x00},
-                                        {0x00, 0x9E, 0x73},
-                                        {0xCC, 0x79, 0xA7},
-                                        {0x56, 0xB4, 0xE9},
-                                        {0xD5, 0x5E, 0x00},
-                                        {0xF0, 0xE4, 0x42},
-                                        {0x99, 0x99, 0x99}}};
+constexpr std::array<Rgb, most_ranks_told_apart> okabe_ito{{{0x00, 0x72, 0xB2},
+                                                            {0xE6, 0x9F, 0x00},
+                                                            {0x00, 0x9E, 0x73},
+                                                            {0xCC, 0x79, 0xA7},
+                                                            {0x56, 0xB4, 0xE9},
+                                                            {0xD5, 0x5E, 0x00},
+                                                            {0xF0, 0xE4, 0x42},
+                                                            {0x99, 0x99, 0x99}}};
 
 constexpr std::array<Rgb, 10> viridis{{{0x44, 0x01, 0x54},
                                        {0x48, 0x28, 0x78},
@@ -69,7 +69,7 @@ double text_px(std::string_view text, double font_px) {
 
 std::string short_count(std::int64_t count) {
   auto value = static_cast<double>(count);
-  if (count < 10'000) return fmt::format("{}", count);
+  if (count < 1000) return fmt::format("{}", count);
   std::string_view prefix = "k";
   value /= 1000;
   for (const std::string_view next : {"M", "G", "T", "P", "E"}) {
@@ -82,7 +82,7 @@ std::string short_count(std::int64_t count) {
 
 RankColour rank_colour(std::int64_t rank, std::int64_t rank_count) {
   Rgb colour{};
-  if (rank_count <= static_cast<std::int64_t>(okabe_ito.size())) {
+  if (rank_count <= most_ranks_told_apart) {
     colour = okabe_ito[static_cast<std::size_t>(rank)];
   } else {
     const double position = static_cast<double>(rank) / static_cast<double>(rank_count - 1) *
@@ -91,7 +91,7 @@ RankColour rank_colour(std::int64_t rank, std::int64_t rank_count) {
     colour = mix(viridis[stop], viridis[stop + 1], position - static_cast<double>(stop));
   }
   const double luminance = 0.299 * colour.red + 0.587 * colour.green + 0.114 * colour.blue;
-  return {fmt::format("#{:02x}{:02x}{:02x}", colour.red, colour.green, colour.blue), luminance < 130};
+  return {fmt::format("#{:02x}{:02x}{:02x}", colour.red, colour.green, colour.blue), luminance < 100};
 }
 
 std::string_view definitions() {

@@ -25,7 +25,10 @@ struct RankColour {
   bool dark = false;  ///< light text on it
 };
 
-/// Okabe and Ito's palette for up to eight ranks, viridis from rank 0 to the last for more. Both can be
+/// Up to this many ranks get colours of Okabe and Ito's palette.
+inline constexpr std::int64_t most_ranks_told_apart = 8;
+
+/// Okabe and Ito's palette for few ranks, viridis from rank 0 to the last for more. Both can be
 /// told apart with any kind of colour vision; numbers are drawn as well.
 RankColour rank_colour(std::int64_t rank, std::int64_t rank_count);
 

@@ -6,7 +6,7 @@
 namespace zero1::svg {
 namespace {
 
-constexpr std::int64_t most_tiles = 480;
+constexpr std::int64_t most_tiles = 1500;
 constexpr double most_lines = 12;
 constexpr double wanted_tile_px = 200;
 constexpr double least_tile_px = 4;

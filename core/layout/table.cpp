@@ -194,8 +194,8 @@ std::string rank_table(const Layout& layout, int rank, std::size_t max_rows) {
   int largest = 0;
   for (const BufferLayout& buffer : layout.buffers) largest = std::max(largest, buffer.dp_size);
   if (rank < 0 || rank >= largest) {
-    throw InputError(fmt::format("rank {}: expected 0 to {}, the layout has {}", rank, largest - 1,
-                                 counted(largest, "rank")));
+    throw InputError(
+        fmt::format("rank {}: there is no such rank, the layout has {}", rank, counted(largest, "rank")));
   }
   std::string out;
   for (std::size_t b = 0; b < layout.buffers.size(); ++b) {
