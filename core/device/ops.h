@@ -14,29 +14,31 @@ class Stream;
 
 /// Decoupled weight decay Adam on one contiguous piece of a shard.
 struct AdamWArgs {
-  TensorView main_param;      ///< fp32, in and out
-  TensorView exp_avg;         ///< fp32, in and out
-  TensorView exp_avg_sq;      ///< fp32, in and out
-  ConstTensorView grad;       ///< fp32, bf16 or fp16
-  TensorView model_param;     ///< bf16/fp16: main_param rounded to nearest even; fp32: a copy; data null: not written
-  const float* grad_scale = nullptr;  ///< device pointer: every gradient is multiplied by it first (clipping); null: by 1
+  TensorView main_param;  ///< fp32, in and out
+  TensorView exp_avg;     ///< fp32, in and out
+  TensorView exp_avg_sq;  ///< fp32, in and out
+  ConstTensorView grad;   ///< fp32, bf16 or fp16
+  TensorView
+      model_param;  ///< bf16/fp16: main_param rounded to nearest even; fp32: a copy; data null: not written
+  const float* grad_scale =
+      nullptr;  ///< device pointer: every gradient is multiplied by it first (clipping); null: by 1
   float lr = 0;
   float beta1 = 0.9F;
   float beta2 = 0.999F;
   float eps = 1e-8F;
   float weight_decay = 0;
-  std::int64_t step = 1;      ///< 1 for the first update; for bias correction
+  std::int64_t step = 1;  ///< 1 for the first update; for bias correction
 };
 
 /// C = alpha * op(A) · op(B) + beta * C, all row-major, for `batch` independent problems.
 struct MatmulArgs {
-  ConstTensorView a;          ///< fp32 or bf16/fp16; op(A) is [m, k]: stored [m, k], or [k, m] with transpose_a
-  ConstTensorView b;          ///< dtype of a; op(B) is [k, n]: stored [k, n], or [n, k] with transpose_b
-  TensorView c;               ///< [m, n], fp32 or the dtype of a; accumulation is in fp32
+  ConstTensorView a;  ///< fp32 or bf16/fp16; op(A) is [m, k]: stored [m, k], or [k, m] with transpose_a
+  ConstTensorView b;  ///< dtype of a; op(B) is [k, n]: stored [k, n], or [n, k] with transpose_b
+  TensorView c;       ///< [m, n], fp32 or the dtype of a; accumulation is in fp32
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   float alpha = 1;
-  float beta = 0;             ///< 0: c is only written (it may hold NaN)
+  float beta = 0;  ///< 0: c is only written (it may hold NaN)
 };
 
 /// Causal multi-head attention: softmax(q·kᵀ / sqrt(head_dim), causal) · v for each sequence and head.
@@ -90,9 +92,9 @@ class Ops {
                                  std::int64_t seq_len, std::int64_t channels) = 0;
   /// d_wte[tokens[t], :] += d_out[t, :] and d_wpe[t % seq_len, :] += d_out[t, :], in the order of t,
   /// accumulated in the gradients' dtype (fp32 or low). Either gradient may have null data: skipped.
-  virtual void embedding_backward(Stream& stream, TensorView d_wte, TensorView d_wpe,
-                                  ConstTensorView d_out, const std::int32_t* tokens,
-                                  std::int64_t n_tokens, std::int64_t seq_len, std::int64_t channels) = 0;
+  virtual void embedding_backward(Stream& stream, TensorView d_wte, TensorView d_wpe, ConstTensorView d_out,
+                                  const std::int32_t* tokens, std::int64_t n_tokens, std::int64_t seq_len,
+                                  std::int64_t channels) = 0;
 
   /// Rows of `channels`: out = (x - mean) * rstd * weight + bias. mean, rstd: fp32 [rows], saved for
   /// backward. eps is added to the variance.
@@ -110,11 +112,11 @@ class Ops {
   virtual void add_bias(Stream& stream, TensorView x, ConstTensorView bias, std::int64_t rows,
                         std::int64_t channels) = 0;
   /// d_bias[:] += Σ_rows d_out[row, :]. d_bias: fp32 or low. Sums in fp32, in a fixed order.
-  virtual void bias_backward(Stream& stream, TensorView d_bias, ConstTensorView d_out,
-                             std::int64_t rows, std::int64_t channels) = 0;
+  virtual void bias_backward(Stream& stream, TensorView d_bias, ConstTensorView d_out, std::int64_t rows,
+                             std::int64_t channels) = 0;
   /// residual[row, :] += x[row, :] + bias (bias data null: none).
-  virtual void add_bias_residual(Stream& stream, TensorView residual, ConstTensorView x,
-                                 ConstTensorView bias, std::int64_t rows, std::int64_t channels) = 0;
+  virtual void add_bias_residual(Stream& stream, TensorView residual, ConstTensorView x, ConstTensorView bias,
+                                 std::int64_t rows, std::int64_t channels) = 0;
 
   /// pre[row, :] = x[row, :] + bias, out = gelu_tanh(pre). pre may be x itself, out may not.
   virtual void bias_gelu_forward(Stream& stream, TensorView out, TensorView pre, ConstTensorView x,
@@ -132,8 +134,8 @@ class Ops {
   virtual void attention_forward(Stream& stream, TensorView out, TensorView probs, ConstTensorView qkv,
                                  const AttentionShape& shape) = 0;
   /// d_qkv is written. `scratch`: fp32, attention_scratch_elems(shape) elements.
-  virtual void attention_backward(Stream& stream, TensorView d_qkv, TensorView scratch,
-                                  ConstTensorView d_out, ConstTensorView probs, ConstTensorView qkv,
+  virtual void attention_backward(Stream& stream, TensorView d_qkv, TensorView scratch, ConstTensorView d_out,
+                                  ConstTensorView probs, ConstTensorView qkv,
                                   const AttentionShape& shape) = 0;
   virtual std::int64_t attention_scratch_elems(const AttentionShape& shape) const = 0;
 

@@ -48,7 +48,7 @@ struct TensorView : BasicTensorView<void*> {
 struct ConstTensorView : BasicTensorView<const void*> {
   ConstTensorView() = default;
   ConstTensorView(const void* d, DType t, std::int64_t n) : BasicTensorView{d, t, n} {}
-  ConstTensorView(const BasicTensorView<const void*>& base) : BasicTensorView(base) {}    // NOLINT
+  ConstTensorView(const BasicTensorView<const void*>& base) : BasicTensorView(base) {}             // NOLINT
   ConstTensorView(const BasicTensorView<void*>& v) : BasicTensorView{v.data, v.dtype, v.numel} {}  // NOLINT
 };
 

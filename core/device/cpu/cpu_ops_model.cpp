@@ -1,0 +1,360 @@
+// Embedding, biases, activations and the loss.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/device/cpu/checks.h"
+#include "core/device/cpu/cpu_ops.h"
+#include "core/device/cpu/row_sums.h"
+#include "core/device/cpu/vec.h"
+
+namespace zero1::cpu {
+
+namespace {
+
+/// Rows per work item: a function of the width alone, so that no result depends on the team's size.
+std::int64_t rows_per_item(std::int64_t channels) {
+  return std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, channels));
+}
+
+/// Calls fn(row) for all rows, in parallel.
+template <class Fn>
+void for_rows(Workers& workers, std::int64_t rows, std::int64_t channels, Fn&& fn) {
+  const std::int64_t step = rows_per_item(channels);
+  workers.for_each((rows + step - 1) / step, [&](std::int64_t item, Scratch&) {
+    const std::int64_t end = std::min(rows, (item + 1) * step);
+    for (std::int64_t row = item * step; row < end; ++row) fn(row);
+  });
+}
+
+template <class T>
+void check_token(std::int32_t token, std::int64_t vocab, std::int64_t position, const T& what) {
+  if (token < 0 || token >= vocab) {
+    throw Error(std::string(what) + " " + std::to_string(token) + " at position " + std::to_string(position) +
+                " is outside of the vocabulary [0, " + std::to_string(vocab) + ")");
+  }
+}
+
+template <class Grad, class Low>
+void add_row(Grad* dst, const Low* src, std::int64_t begin, std::int64_t end) {
+  for_lanes(begin, end, [&](std::int64_t c, auto part) {
+    store(dst + c, load(dst + c, part) + load(src + c, part), part);
+  });
+}
+
+/// Calls fn(begin, end) on column ranges that tile [0, channels), in parallel.
+template <class Fn>
+void for_columns(Workers& workers, std::int64_t channels, Fn&& fn) {
+  constexpr std::int64_t step = 128;
+  workers.for_each((channels + step - 1) / step, [&](std::int64_t item, Scratch&) {
+    fn(item * step, std::min(channels, (item + 1) * step));
+  });
+}
+
+constexpr float sqrt_2_over_pi = 0.797884561F;
+constexpr float gelu_cubic = 0.044715F;
+
+/// gelu_tanh(x) = x * gate with gate = (1 + tanh(u)) / 2 = 1 / (1 + e^(-2u)), u = √(2/π) (x + 0.044715 x³).
+/// Beyond |x| = 16 the gate is 0 or 1 in fp32; the clamp keeps x³ finite there.
+ZERO1_INLINE Vec gelu_gate(Vec clamped) {
+  const Vec u = (clamped + clamped * clamped * clamped * gelu_cubic) * sqrt_2_over_pi;
+  return 1.0F / (1.0F + exp(u * -2.0F));
+}
+ZERO1_INLINE Vec clamp_gelu(Vec x) {
+  return min(max(x, splat(-16.0F)), splat(16.0F));
+}
+
+ZERO1_INLINE Vec gelu_derivative(Vec x) {
+  const Vec clamped = clamp_gelu(x);
+  const Vec gate = gelu_gate(clamped);
+  const Vec du = (clamped * clamped * (3.0F * gelu_cubic) + 1.0F) * sqrt_2_over_pi;
+  return gate + clamped * gate * (1.0F - gate) * (du * 2.0F);
+}
+
+/// Σ e^(logit - largest) of one row and its largest logit; the exponentials go to `exps` unless null.
+struct RowSum {
+  float largest;
+  double sum;
+  double log_sum_exp() const { return std::log(sum) + static_cast<double>(largest); }
+};
+
+template <class T>
+RowSum sum_exps(const T* logits, std::int64_t vocab, float* exps) {
+  Vec largest = splat(-std::numeric_limits<float>::infinity());
+  for_lanes(0, vocab, [&](std::int64_t i, auto part) {
+    if constexpr (std::is_same_v<decltype(part), AllLanes>) {
+      largest = max(load(logits + i, part), largest);
+    } else {
+      for (int lane = 0; lane < part.count; ++lane) {
+        const float x = static_cast<float>(logits[i + lane]);
+        largest[lane] = largest[lane] > x ? largest[lane] : x;
+      }
+    }
+  });
+  const float top = max(largest);
+  double total = 0;
+  constexpr std::int64_t block = 1024;  // fp32 sums stay short
+  for (std::int64_t start = 0; start < vocab; start += block) {
+    Vec acc{};
+    for_lanes(start, std::min(vocab, start + block), [&](std::int64_t i, auto part) {
+      Vec e = exp(load(logits + i, part) - top);
+      if (exps != nullptr) store(exps + i, e, part);
+      if constexpr (std::is_same_v<decltype(part), FirstLanes>) {
+        for (int lane = part.count; lane < lanes; ++lane) e[lane] = 0;
+      }
+      acc += e;
+    });
+    total += static_cast<double>(sum(acc));
+  }
+  return {top, total};
+}
+
+void add_in_order(TensorView loss_sum, const std::vector<double>& losses) {
+  double total = 0;
+  for (const double loss : losses) total += loss;
+  *loss_sum.as<double>() += total;
+}
+
+}  // namespace
+
+void CpuOps::embedding_forward(Stream& stream, TensorView out, const std::int32_t* tokens,
+                               ConstTensorView wte, ConstTensorView wpe, std::int64_t n_tokens,
+                               std::int64_t seq_len, std::int64_t channels) {
+  constexpr auto op = "embedding_forward";
+  check_numel(op, "out", out, n_tokens * channels);
+  check_dtype(op, "wte", wte, out.dtype);
+  check_dtype(op, "wpe", wpe, out.dtype);
+  if (seq_len < 1 || n_tokens % seq_len != 0) reject(op, "n_tokens must be a multiple of seq_len");
+  if (wpe.numel < seq_len * channels) reject(op, "wpe has fewer rows than seq_len");
+  visit_low(op, "out", out.dtype, [&](auto type) {
+    using T = decltype(type);
+    run(stream, [=](Workers& workers) {
+      const std::int64_t vocab = wte.numel / std::max<std::int64_t>(1, channels);
+      for_rows(workers, n_tokens, channels, [&](std::int64_t t) {
+        check_token(tokens[t], vocab, t, "token");
+        const T* token_row = wte.as<T>() + tokens[t] * channels;
+        const T* position_row = wpe.as<T>() + t % seq_len * channels;
+        T* row = out.as<T>() + t * channels;
+        for_lanes(0, channels, [&](std::int64_t c, auto part) {
+          store(row + c, load(token_row + c, part) + load(position_row + c, part), part);
+        });
+      });
+    });
+  });
+}
+
+void CpuOps::embedding_backward(Stream& stream, TensorView d_wte, TensorView d_wpe, ConstTensorView d_out,
+                                const std::int32_t* tokens, std::int64_t n_tokens, std::int64_t seq_len,
+                                std::int64_t channels) {
+  constexpr auto op = "embedding_backward";
+  check_numel(op, "d_out", d_out, n_tokens * channels);
+  if (seq_len < 1 || n_tokens % seq_len != 0) reject(op, "n_tokens must be a multiple of seq_len");
+  const auto queue = [&]<class Low, class Grad>(Low, Grad, TensorView grad, auto row_of) {
+    run(stream, [=](Workers& workers) {
+      for_columns(workers, channels, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t t = 0; t < n_tokens; ++t) {
+          add_row(grad.as<Grad>() + row_of(t) * channels, d_out.as<Low>() + t * channels, begin, end);
+        }
+      });
+    });
+  };
+  visit_low(op, "d_out", d_out.dtype, [&](auto low) {
+    using Low = decltype(low);
+    if (d_wte.data != nullptr) {
+      const std::int64_t vocab = d_wte.numel / std::max<std::int64_t>(1, channels);
+      visit_grad<Low>(op, "d_wte", d_wte.dtype, [&](auto grad) {
+        queue(low, grad, d_wte, [tokens, vocab](std::int64_t t) {
+          check_token(tokens[t], vocab, t, "token");
+          return static_cast<std::int64_t>(tokens[t]);
+        });
+      });
+    }
+    if (d_wpe.data != nullptr) {
+      if (d_wpe.numel < seq_len * channels) reject(op, "d_wpe has fewer rows than seq_len");
+      visit_grad<Low>(op, "d_wpe", d_wpe.dtype, [&](auto grad) {
+        queue(low, grad, d_wpe, [seq_len](std::int64_t t) { return t % seq_len; });
+      });
+    }
+  });
+}
+
+void CpuOps::add_bias(Stream& stream, TensorView x, ConstTensorView bias, std::int64_t rows,
+                      std::int64_t channels) {
+  check_numel("add_bias", "x", x, rows * channels);
+  check("add_bias", "bias", bias, x.dtype, channels);
+  visit_low("add_bias", "x", x.dtype, [&](auto type) {
+    using T = decltype(type);
+    run(stream, [=](Workers& workers) {
+      for_rows(workers, rows, channels,
+               [&](std::int64_t row) { add_row(x.as<T>() + row * channels, bias.as<T>(), 0, channels); });
+    });
+  });
+}
+
+void CpuOps::bias_backward(Stream& stream, TensorView d_bias, ConstTensorView d_out, std::int64_t rows,
+                           std::int64_t channels) {
+  check_numel("bias_backward", "d_out", d_out, rows * channels);
+  check_numel("bias_backward", "d_bias", d_bias, channels);
+  visit_low("bias_backward", "d_out", d_out.dtype, [&](auto low) {
+    using Low = decltype(low);
+    visit_grad<Low>("bias_backward", "d_bias", d_bias.dtype, [&](auto grad_type) {
+      using Grad = decltype(grad_type);
+      run(stream, [=](Workers& workers) {
+        sum_rows_into(workers, d_bias.as<Grad>(), d_out.as<Low>(), rows, channels);
+      });
+    });
+  });
+}
+
+void CpuOps::add_bias_residual(Stream& stream, TensorView residual, ConstTensorView x, ConstTensorView bias,
+                               std::int64_t rows, std::int64_t channels) {
+  constexpr auto op = "add_bias_residual";
+  check_numel(op, "residual", residual, rows * channels);
+  check(op, "x", x, residual.dtype, rows * channels);
+  if (bias.data != nullptr) check(op, "bias", bias, residual.dtype, channels);
+  visit_low(op, "residual", residual.dtype, [&](auto type) {
+    using T = decltype(type);
+    run(stream, [=](Workers& workers) {
+      const T* b = bias.data != nullptr ? bias.as<T>() : nullptr;
+      for_rows(workers, rows, channels, [&](std::int64_t row) {
+        T* r = residual.as<T>() + row * channels;
+        const T* in = x.as<T>() + row * channels;
+        for_lanes(0, channels, [&](std::int64_t c, auto part) {
+          Vec value = load(in + c, part);
+          if (b != nullptr) value += load(b + c, part);
+          store(r + c, load(r + c, part) + value, part);
+        });
+      });
+    });
+  });
+}
+
+void CpuOps::bias_gelu_forward(Stream& stream, TensorView out, TensorView pre, ConstTensorView x,
+                               ConstTensorView bias, std::int64_t rows, std::int64_t channels) {
+  constexpr auto op = "bias_gelu_forward";
+  check_numel(op, "out", out, rows * channels);
+  check(op, "pre", pre, out.dtype, rows * channels);
+  check(op, "x", x, out.dtype, rows * channels);
+  check(op, "bias", bias, out.dtype, channels);
+  visit_low(op, "out", out.dtype, [&](auto type) {
+    using T = decltype(type);
+    run(stream, [=](Workers& workers) {
+      for_rows(workers, rows, channels, [&](std::int64_t row) {
+        const T* in = x.as<T>() + row * channels;
+        T* before = pre.as<T>() + row * channels;
+        T* after = out.as<T>() + row * channels;
+        for_lanes(0, channels, [&](std::int64_t c, auto part) {
+          store(before + c, load(in + c, part) + load(bias.as<T>() + c, part), part);
+          // Backward sees the rounded value, so forward uses it, too.
+          const Vec value = load(before + c, part);
+          store(after + c, value * gelu_gate(clamp_gelu(value)), part);
+        });
+      });
+    });
+  });
+}
+
+void CpuOps::gelu_backward(Stream& stream, TensorView d_pre, ConstTensorView d_out, ConstTensorView pre) {
+  check("gelu_backward", "d_out", d_out, d_pre.dtype, d_pre.numel);
+  check("gelu_backward", "pre", pre, d_pre.dtype, d_pre.numel);
+  visit_low("gelu_backward", "d_pre", d_pre.dtype, [&](auto type) {
+    using T = decltype(type);
+    run(stream, [=](Workers& workers) {
+      workers.split(d_pre.numel, [&](std::int64_t begin, std::int64_t end) {
+        for_lanes(begin, end, [&](std::int64_t i, auto part) {
+          const Vec slope = gelu_derivative(load(pre.as<T>() + i, part));
+          store(d_pre.as<T>() + i, load(d_out.as<T>() + i, part) * slope, part);
+        });
+      });
+    });
+  });
+}
+
+void CpuOps::bias_relu_forward(Stream& stream, TensorView x, ConstTensorView bias, std::int64_t rows,
+                               std::int64_t channels) {
+  check_numel("bias_relu_forward", "x", x, rows * channels);
+  check("bias_relu_forward", "bias", bias, x.dtype, channels);
+  visit_low("bias_relu_forward", "x", x.dtype, [&](auto type) {
+    using T = decltype(type);
+    run(stream, [=](Workers& workers) {
+      for_rows(workers, rows, channels, [&](std::int64_t row) {
+        T* p = x.as<T>() + row * channels;
+        for_lanes(0, channels, [&](std::int64_t c, auto part) {
+          store(p + c, max(load(p + c, part) + load(bias.as<T>() + c, part), Vec{}), part);
+        });
+      });
+    });
+  });
+}
+
+void CpuOps::relu_backward(Stream& stream, TensorView d_x, ConstTensorView d_out, ConstTensorView out) {
+  check("relu_backward", "d_out", d_out, d_x.dtype, d_x.numel);
+  check("relu_backward", "out", out, d_x.dtype, d_x.numel);
+  visit_low("relu_backward", "d_x", d_x.dtype, [&](auto type) {
+    using T = decltype(type);
+    run(stream, [=](Workers& workers) {
+      workers.split(d_x.numel, [&](std::int64_t begin, std::int64_t end) {
+        for_lanes(begin, end, [&](std::int64_t i, auto part) {
+          const Vec open = load(out.as<T>() + i, part);
+          store(d_x.as<T>() + i, open > Vec{} ? load(d_out.as<T>() + i, part) : Vec{}, part);
+        });
+      });
+    });
+  });
+}
+
+void CpuOps::cross_entropy(Stream& stream, TensorView loss_sum, TensorView logits,
+                           const std::int32_t* targets, std::int64_t rows, std::int64_t vocab,
+                           float grad_scale) {
+  check("cross_entropy", "loss_sum", loss_sum, DType::fp64, 1);
+  check_numel("cross_entropy", "logits", logits, rows * vocab);
+  visit_low("cross_entropy", "logits", logits.dtype, [&](auto type) {
+    using T = decltype(type);
+    run(stream, [=](Workers& workers) {
+      std::vector<double> losses(static_cast<std::size_t>(rows));
+      workers.for_each(rows, [&](std::int64_t row, Scratch& scratch) {
+        T* p = logits.as<T>() + row * vocab;
+        const std::int32_t target = targets[row];
+        check_token(target, vocab, row, "target");
+        float* exps = nullptr;
+        const float target_logit = static_cast<float>(p[target]);
+        if constexpr (std::is_same_v<T, float>)
+          exps = p;
+        else
+          exps = scratch.floats(0, vocab);
+        const RowSum row_sum = sum_exps(p, vocab, exps);
+        losses[static_cast<std::size_t>(row)] = row_sum.log_sum_exp() - static_cast<double>(target_logit);
+        const float factor = static_cast<float>(static_cast<double>(grad_scale) / row_sum.sum);
+        const float target_grad = exps[target] * factor - grad_scale;
+        for_lanes(0, vocab,
+                  [&](std::int64_t i, auto part) { store(p + i, load(exps + i, part) * factor, part); });
+        p[target] = static_cast<T>(target_grad);
+      });
+      add_in_order(loss_sum, losses);
+    });
+  });
+}
+
+void CpuOps::cross_entropy_loss(Stream& stream, TensorView loss_sum, ConstTensorView logits,
+                                const std::int32_t* targets, std::int64_t rows, std::int64_t vocab) {
+  check("cross_entropy_loss", "loss_sum", loss_sum, DType::fp64, 1);
+  check_numel("cross_entropy_loss", "logits", logits, rows * vocab);
+  visit_low("cross_entropy_loss", "logits", logits.dtype, [&](auto type) {
+    using T = decltype(type);
+    run(stream, [=](Workers& workers) {
+      std::vector<double> losses(static_cast<std::size_t>(rows));
+      workers.for_each(rows, [&](std::int64_t row, Scratch&) {
+        const T* p = logits.as<T>() + row * vocab;
+        check_token(targets[row], vocab, row, "target");
+        losses[static_cast<std::size_t>(row)] = sum_exps(p, vocab, nullptr).log_sum_exp() -
+                                                static_cast<double>(static_cast<float>(p[targets[row]]));
+      });
+      add_in_order(loss_sum, losses);
+    });
+  });
+}
+
+}  // namespace zero1::cpu
