@@ -3,31 +3,34 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace zero1 {
 
 /// A corpus cut into sequences: sequence i is bytes [i·T, i·T + T + 1): T tokens and, shifted by one,
-/// T targets. Immutable after construction; any thread reads.
-class TokenSource {
+/// T targets. There are floor((bytes - 1) / T) of them; bytes that do not fill one more are never read.
+/// Immutable after construction; any thread reads.
+class TokenSource : public std::enable_shared_from_this<TokenSource> {
  public:
-  /// The bytes of a file. Throws InputError when it cannot be read or holds fewer than seq_len + 1 bytes.
+  /// The bytes of a file, read when they are asked for. Throws InputError when it cannot be read or holds
+  /// fewer than seq_len + 1 bytes. The file must stay as it is while the source lives.
   static std::shared_ptr<const TokenSource> from_file(const std::string& path, std::int64_t seq_len);
-  /// Generated sentences of arithmetic, a function of the seed.
+  /// Generated sentences of arithmetic ("12 + 7 = 19."), exactly `bytes` bytes, a function of the seed
+  /// alone on every machine: a corpus that needs no file and whose loss can fall far.
   static std::shared_ptr<const TokenSource> arithmetic(std::int64_t bytes, std::int64_t seq_len,
                                                        std::uint64_t seed);
-  /// With `shuffle_seed`, each pass over the corpus visits its sequences in a seeded random order.
+  /// The same sequences; each pass over the corpus visits every one once, in an order that is a function
+  /// of (shuffle_seed, pass). Takes no memory per sequence.
   std::shared_ptr<const TokenSource> shuffled(std::uint64_t shuffle_seed) const;
 
   virtual ~TokenSource() = default;
   virtual std::int64_t sequence_count() const = 0;
   virtual std::int64_t seq_len() const = 0;
-  virtual std::string description() const = 0;
+  virtual std::string description() const = 0;  ///< for messages: "corpus.txt (12,000 bytes)"
 
-  /// Sequence `index`, counted over the whole run; past the end the corpus starts over. Writes seq_len
-  /// tokens and seq_len targets.
+  /// Sequence `index` >= 0, counted over the whole run; past the end the corpus starts over. Writes
+  /// seq_len tokens and seq_len targets (host memory).
   virtual void read(std::int64_t index, std::int32_t* tokens, std::int32_t* targets) const = 0;
 };
 

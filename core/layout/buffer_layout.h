@@ -13,6 +13,9 @@
 
 namespace zero1 {
 
+/// More ranks than any machine has; a larger number is taken for a mistake.
+inline constexpr int max_dp_size = 1 << 24;
+
 struct LayoutOptions {
   int dp_size = 1;                                ///< ranks that share the dense buffers
   int expert_dp_size = 1;                         ///< ranks that share the expert-parallel buffers
@@ -24,9 +27,11 @@ struct LayoutOptions {
 };
 
 struct BucketLayout {
-  Range world;                       ///< in the buffer, padding included; a multiple of dp_size long
-  std::int64_t numel_unpadded = 0;   ///< from the start to the end of the last parameter
-  std::vector<int> params;           ///< indices into the spec list, in buffer order
+  Range world;  ///< in the buffer, padding included; a multiple of dp_size long
+  /// From the start to the end of the last parameter; where a shared embedding follows and so closes the
+  /// bucket early, to that end aligned up to 64, as Megatron counts it.
+  std::int64_t numel_unpadded = 0;
+  std::vector<int> params;  ///< indices into the spec list, in buffer order
 
   friend bool operator==(const BucketLayout&, const BucketLayout&) = default;
 };
@@ -44,9 +49,9 @@ struct BufferLayout {
   DType param_dtype = DType::fp32;
   DType grad_dtype = DType::fp32;
   bool expert_parallel = false;
-  int dp_size = 1;                   ///< expert_dp_size for an expert-parallel buffer
-  std::int64_t numel = 0;            ///< padding included
-  std::int64_t numel_unpadded = 0;   ///< sum over the buckets
+  int dp_size = 1;                  ///< expert_dp_size for an expert-parallel buffer
+  std::int64_t numel = 0;           ///< padding included
+  std::int64_t numel_unpadded = 0;  ///< sum over the buckets
   std::vector<BucketLayout> buckets;
 
   std::int64_t shard_elems(int bucket) const {
@@ -63,7 +68,7 @@ struct BufferLayout {
 
 /// The whole layout: an immutable value.
 struct Layout {
-  std::vector<ParamSpec> specs;          ///< as given, in model order
+  std::vector<ParamSpec> specs;  ///< as given, in model order
   LayoutOptions options;
   std::vector<BufferLayout> buffers;     ///< in order of first appearance
   std::vector<ParamLocation> locations;  ///< by parameter index
@@ -75,8 +80,10 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-/// Computes the layout. Throws InputError naming the field on duplicate names, negative or overflowing
-/// sizes, dp_size < 1, expert_dp_size < 1 or bucket size < 1.
+/// Computes the layout. Throws InputError that begins with the field, as `case` in JSON calls it
+/// ("params[3].shape[1]: …"), on empty or duplicate names, negative or overflowing sizes (one shape, or
+/// the sum with padding), a dtype that parameters cannot have, dp_size or expert_dp_size outside
+/// [1, max_dp_size], or a bucket size < 1.
 Layout compute_layout(std::vector<ParamSpec> specs, const LayoutOptions& options);
 
 /// The run's default: max(40,000,000, 1,000,000 × dp_size) with overlap_grad_reduce, none without.

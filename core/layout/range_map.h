@@ -2,6 +2,8 @@
 // Megatron: `_build_model_gbuf_range` and `_build_model_gbuf_param_range_map` in distrib_optimizer.py.
 #pragma once
 
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "core/layout/buffer_layout.h"
@@ -41,7 +43,25 @@ class RangeMap {
   std::vector<std::size_t> rank_offsets_;
 };
 
-/// For every rank of the buffer. Linear in the number of rows.
+/// For every rank of the buffer. Time is linear in the number of rows and in ranks × buckets.
 RangeMap build_range_map(const Layout& layout, int buffer);
+
+/// The same rows one rank after the other, holding only one rank's at a time. `layout` must outlive it.
+class RangeMapWalker {
+ public:
+  RangeMapWalker(const Layout& layout, int buffer, int first_rank = 0);
+
+  bool done() const { return rank_ == buffer_.dp_size; }
+  int rank() const { return rank_; }  ///< whose rows `next` gives
+  /// The rows of rank(), valid until the next call; then moves on to the rank after it.
+  std::span<const ParamShard> next();
+
+ private:
+  const Layout& layout_;
+  const BufferLayout& buffer_;
+  int rank_;
+  std::vector<std::size_t> first_param_;  ///< per bucket: position of the first that may overlap rank_
+  std::vector<ParamShard> rows_;
+};
 
 }  // namespace zero1

@@ -1,1 +1,188 @@
-// to be written
+#include "core/train/trainer.h"
+
+#include <fmt/core.h>
+#include <xxhash.h>
+
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/comm/local/local_world.h"
+#include "core/device/cpu/cpu_device.h"
+#include "core/train/step_reporter.h"
+#include "core/train/weights.h"
+
+namespace zero1 {
+
+namespace {
+
+constexpr std::int64_t generated_corpus_bytes = 1 << 20;
+
+RunData open_data(const TrainConfig& config) {
+  RunData data;
+  data.train = config.data.empty()
+                   ? TokenSource::arithmetic(generated_corpus_bytes, config.seq_length, config.seed)
+                   : TokenSource::from_file(config.data, config.seq_length);
+  if (config.shuffle) data.train = data.train->shuffled(config.seed);
+  if (!config.valid_data.empty()) data.valid = TokenSource::from_file(config.valid_data, config.seq_length);
+  return data;
+}
+
+trace::RunInfo run_info(const TrainConfig& config, const Model& model, const Layout& layout) {
+  trace::RunInfo info;
+  info.ranks = config.dp;
+  for (const ParamSpec& spec : layout.specs) info.params.push_back(spec.name);
+  for (const Layer& layer : model.layers()) info.layers.push_back(layer.name);
+  for (std::size_t b = 0; b < layout.buffers.size(); ++b) {
+    const BufferLayout& buffer = layout.buffers[b];
+    for (const BucketLayout& bucket : buffer.buckets) {
+      info.buckets.push_back({static_cast<int>(b), bucket.world.start, bucket.world.end,
+                              bucket.world.size() * size_bytes(buffer.grad_dtype)});
+    }
+  }
+  info.config_json = to_json(config);
+  return info;
+}
+
+std::uint64_t hash_params(const DataParallel& data_parallel) {
+  XXH64_hash_t hash = 0;
+  for (int p = 0; p < static_cast<int>(data_parallel.layout().specs.size()); ++p) {
+    const std::vector<float> values = data_parallel.get_param(p);
+    hash = XXH3_64bits_withSeed(values.data(), values.size() * sizeof(float), hash);
+  }
+  return hash;
+}
+
+MemoryReport plain_data_parallel_memory(const Layout& layout, const MemoryReport& measured) {
+  MemoryReport plain = measured;
+  plain.optimizer = 0;
+  for (const BufferLayout& buffer : layout.buffers) {
+    std::int64_t bytes_per_elem = 2 * size_bytes(DType::fp32);  // the moments
+    if (buffer.param_dtype != DType::fp32) bytes_per_elem += size_bytes(DType::fp32);
+    if (buffer.grad_dtype != DType::fp32) bytes_per_elem += size_bytes(DType::fp32);
+    plain.optimizer += buffer.numel * bytes_per_elem;
+  }
+  return plain;
+}
+
+/// One run: what its ranks share, and what they leave behind for the summary.
+class Run {
+ public:
+  Run(const TrainConfig& config, const TrainObserver& observer)
+      : config_(config),
+        observer_(observer),
+        data_(open_data(config)),
+        probe_(make_model(config)),
+        reporter_(config.dp, observer.on_step) {
+    const std::vector<ParamSpec>& specs = probe_->param_specs();
+    summary_.layout =
+        compute_layout(specs, layout_options(config.data_parallel, specs, config.dp, config.dp));
+    summary_.memory.resize(static_cast<std::size_t>(config.dp));
+    param_hashes_.resize(static_cast<std::size_t>(config.dp));
+    make_recorder();
+    make_communicators();
+  }
+
+  TrainSummary execute() {
+    run_ranks(
+        config_.dp, [this](int rank) { run_rank(rank); },
+        [this](int rank, const std::string& what) { stop_peers(rank, what); });
+    for (std::size_t r = 1; r < param_hashes_.size(); ++r) {
+      if (param_hashes_[r] == param_hashes_[0]) continue;
+      throw Error(
+          fmt::format("rank {} ended with other parameters than rank 0: please report this as a bug", r));
+    }
+    summary_.param_hash = param_hashes_[0];
+    if (recorder_) {
+      recorder_->close();
+      summary_.trace_events = recorder_->recorded();
+      summary_.trace_dropped = recorder_->dropped();
+    }
+    reporter_.summarize(summary_);
+    summary_.plain_data_parallel = plain_data_parallel_memory(summary_.layout, summary_.memory[0]);
+    summary_.communicator = communicators_[0]->description();
+    return std::move(summary_);
+  }
+
+ private:
+  void make_recorder() {
+    if (!observer_.record && config_.trace.empty() && !observer_.on_events) return;
+    trace::RecorderOptions options;
+    options.path = config_.trace;
+    options.gate = observer_.gate;
+    options.sink = [this](std::span<const trace::Event> events) {
+      reporter_.add_events(events);
+      if (observer_.on_events) observer_.on_events(events);
+    };
+    recorder_ =
+        std::make_unique<trace::Recorder>(run_info(config_, *probe_, summary_.layout), std::move(options));
+    reporter_.attach(recorder_.get());
+  }
+
+  void make_communicators() {
+    LocalWorldOptions options;
+    if (observer_.gate != nullptr) options.paused = [gate = observer_.gate] { return !gate->running(); };
+    LocalWorld world(config_.dp, std::move(options));
+    for (int r = 0; r < config_.dp; ++r) {
+      std::unique_ptr<Communicator> communicator = world.communicator(r);
+      if (config_.link.enabled()) communicator = with_link_model(std::move(communicator), config_.link);
+      communicators_.push_back(std::move(communicator));
+    }
+  }
+
+  void stop_peers(int rank, const std::string& what) {
+    communicators_[static_cast<std::size_t>(rank)]->abort(what);
+    if (observer_.gate != nullptr) observer_.gate->shutdown();
+  }
+
+  void run_rank(int rank) {
+    RankMachine machine(make_cpu_device({config_.threads_per_rank}));
+    trace::Tracer tracer(rank, recorder_.get(), observer_.gate);
+    std::unique_ptr<RankTrainer> trainer;
+    try {
+      trainer = std::make_unique<RankTrainer>(config_, data_, machine,
+                                              *communicators_[static_cast<std::size_t>(rank)], tracer);
+      train_rank(rank, *trainer);
+    } catch (const std::exception& error) {
+      stop_peers(rank, error.what());  // before anything of this rank is torn down
+      machine.quiesce();
+      throw;
+    }
+    if (rank == 0) summary_.device = machine.device->description();
+  }
+
+  void train_rank(int rank, RankTrainer& trainer) {
+    if (observer_.on_rank_ready) observer_.on_rank_ready(rank, trainer);
+    for (std::int64_t step = 1; step <= config_.train_iters; ++step) {
+      const std::int64_t begin_ns = now_ns();
+      StepMetrics metrics = trainer.train_step(step);
+      metrics.ms = static_cast<double>(now_ns() - begin_ns) * 1e-6;
+      if (config_.eval_interval > 0 && step % config_.eval_interval == 0)
+        metrics.valid_loss = trainer.evaluate();
+      reporter_.step_done(std::move(metrics));
+    }
+    trainer.finish();
+    const auto r = static_cast<std::size_t>(rank);
+    param_hashes_[r] = hash_params(trainer.data_parallel());
+    summary_.memory[r] = trainer.memory();
+    if (rank == 0 && !config_.save_weights.empty())
+      save_weights(trainer.data_parallel(), config_.save_weights);
+    if (observer_.on_rank_done) observer_.on_rank_done(rank, trainer);
+  }
+
+  const TrainConfig& config_;
+  const TrainObserver& observer_;
+  RunData data_;
+  std::unique_ptr<Model> probe_;  ///< for its specs and layers only
+  StepReporter reporter_;
+  TrainSummary summary_;
+  std::vector<std::uint64_t> param_hashes_;  ///< by rank
+  std::unique_ptr<trace::Recorder> recorder_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;
+};
+
+}  // namespace
+
+TrainSummary train(const TrainConfig& config, const TrainObserver& observer) {
+  return Run(config, observer).execute();
+}
+
+}  // namespace zero1

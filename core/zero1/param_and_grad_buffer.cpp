@@ -1,1 +1,14 @@
-// to be written
+#include "core/zero1/param_and_grad_buffer.h"
+
+namespace zero1 {
+
+ParamAndGradBuffer::ParamAndGradBuffer(Device& device, Stream& compute, const Layout& layout, int buffer)
+    : layout_(&layout), buffer_(buffer) {
+  const BufferLayout& shape = this->layout();
+  params_ = device.allocate(shape.numel * size_bytes(shape.param_dtype), MemoryKind::parameters);
+  grads_ = device.allocate(shape.numel * size_bytes(shape.grad_dtype), MemoryKind::gradients);
+  device.ops().fill(compute, param_data(), 0);
+  device.ops().fill(compute, grad_data(), 0);
+}
+
+}  // namespace zero1

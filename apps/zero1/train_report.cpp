@@ -1,0 +1,127 @@
+#include "apps/zero1/train_report.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/base/units.h"
+#include "core/layout/svg.h"
+
+namespace zero1::app {
+
+namespace {
+
+const char* on_off(bool value) {
+  return value ? "on" : "off";
+}
+
+std::string bar(double share, int width) {
+  const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * width + 0.5);
+  return std::string(static_cast<std::size_t>(full), '#') +
+         std::string(static_cast<std::size_t>(width - full), '.');
+}
+
+void print_memory(const TrainSummary& summary) {
+  const auto row = [](const std::string& label, const MemoryReport& m) {
+    fmt::print("  {:<22}{:>13}{:>13}{:>13}{:>13}\n", label, format_bytes(m.parameters),
+               format_bytes(m.gradients), format_bytes(m.optimizer), format_bytes(m.activations));
+  };
+  fmt::print("\nMemory per rank (peak)  {:>12}{:>13}{:>13}{:>13}\n", "parameters", "gradients", "optimizer",
+             "activations");
+  const bool same = std::all_of(summary.memory.begin(), summary.memory.end(), [&](const MemoryReport& m) {
+    return m.parameters == summary.memory[0].parameters && m.gradients == summary.memory[0].gradients &&
+           m.optimizer == summary.memory[0].optimizer && m.activations == summary.memory[0].activations;
+  });
+  if (same) {
+    row("every rank", summary.memory.front());
+  } else {
+    for (std::size_t r = 0; r < summary.memory.size(); ++r) row(fmt::format("rank {}", r), summary.memory[r]);
+  }
+  row("plain data parallelism", summary.plain_data_parallel);
+}
+
+void print_buckets(const Layout& layout) {
+  fmt::print("\nBuckets ({} in {} buffer{})\n", layout.bucket_count(), layout.buffers.size(),
+             layout.buffers.size() == 1 ? "" : "s");
+  constexpr int shown = 12;
+  int global = 0;
+  for (const BufferLayout& buffer : layout.buffers) {
+    for (std::size_t k = 0; k < buffer.buckets.size(); ++k, ++global) {
+      if (global == shown)
+        fmt::print("  ... and {} more: `zero1 layout` or --svg shows all\n", layout.bucket_count() - shown);
+      if (global >= shown) continue;
+      const BucketLayout& bucket = buffer.buckets[k];
+      fmt::print("  {:>3}  [{}, {})  {} parameter{}, {} padding, {} per rank\n", global,
+                 format_count(bucket.world.start), format_count(bucket.world.end), bucket.params.size(),
+                 bucket.params.size() == 1 ? "" : "s",
+                 format_count(bucket.world.size() - bucket.numel_unpadded),
+                 format_count(buffer.shard_elems(static_cast<int>(k))));
+    }
+  }
+}
+
+}  // namespace
+
+void print_header(const TrainConfig& config) {
+  const DataParallelConfig& d = config.data_parallel;
+  fmt::print("zero1 train: {} {}, dp {}, global batch {} = {} microbatch{} x {} x dp, {} tokens per step\n",
+             config.model, name(config.param_dtype), config.dp, config.global_batch_size,
+             config.num_microbatches(), config.num_microbatches() == 1 ? "" : "es", config.micro_batch_size,
+             format_count(config.tokens_per_step()));
+  fmt::print(
+      "distributed optimizer {}, overlap grad reduce {}, overlap param gather {}, {} thread{} per rank\n",
+      on_off(d.use_distributed_optimizer), on_off(d.overlap_grad_reduce), on_off(d.overlap_param_gather),
+      config.threads_per_rank, config.threads_per_rank == 1 ? "" : "s");
+  if (config.link.enabled()) {
+    fmt::print(
+        "link MODELLED at {:g} Gbit/s and {:g} us per step: communication times are not this machine's\n",
+        config.link.gbit_per_s, config.link.latency_us);
+  }
+}
+
+void print_step(const TrainConfig& config, const StepMetrics& step) {
+  const double tokens_per_s = step.ms > 0 ? static_cast<double>(step.tokens) / step.ms * 1e3 : 0;
+  std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:>8.0f} tok/s",
+                                 step.step, fmt::formatted_size("{}", config.train_iters), config.train_iters,
+                                 step.loss, step.grad_norm, step.lr, tokens_per_s);
+  if (config.dp > 1) {
+    line += fmt::format("  comm {:.1f} ms, exposed {:.1f} ms, overlap {:.0f}%", step.comm_ms,
+                        step.exposed_comm_ms, 100 * step.overlap);
+  }
+  if (step.loss_scale) line += fmt::format("  scale {:g}", *step.loss_scale);
+  if (step.valid_loss) line += fmt::format("  valid loss {:.4f}", *step.valid_loss);
+  if (step.skipped) line += "  SKIPPED: non-finite gradients";
+  if (isatty(STDOUT_FILENO) != 0) {
+    const double done = static_cast<double>(step.step) / static_cast<double>(config.train_iters);
+    line = fmt::format("[{}] {}", bar(done, 20), line);
+  }
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+void print_summary(const TrainConfig& config, const TrainSummary& summary) {
+  fmt::print("\nTrained {} steps on {} with {}: loss {:.4f}, {:.1f} ms per step, {} tokens/s\n",
+             summary.steps, summary.device, summary.communicator, summary.last_loss, summary.ms_per_step,
+             format_count(static_cast<std::int64_t>(summary.tokens_per_s)));
+  print_memory(summary);
+  print_buckets(summary.layout);
+  fmt::print("\nCommunication per rank and step{}\n", config.link.enabled() ? " (times MODELLED)" : "");
+  const auto bytes_row = [](const char* what, std::int64_t bytes) {
+    if (bytes > 0) fmt::print("  {:<16}{:>13} sent\n", what, format_bytes(bytes));
+  };
+  bytes_row("reduce-scatter", summary.reduce_scatter_bytes);
+  bytes_row("all-gather", summary.all_gather_bytes);
+  bytes_row("all-reduce", summary.all_reduce_bytes);
+  fmt::print("  running {:.2f} ms, exposed {:.2f} ms\n  overlap [{}] {:.0f}%\n", summary.comm_ms,
+             summary.exposed_comm_ms, bar(summary.overlap, 40), 100 * summary.overlap);
+  fmt::print("\nFinal parameters {:016x}\n", summary.param_hash);
+  if (!config.trace.empty()) {
+    fmt::print("Trace: {} events in {} ({} dropped); view: zero1 trace summary {}\n",
+               format_count(summary.trace_events), config.trace, format_count(summary.trace_dropped),
+               config.trace);
+  }
+  if (!config.save_weights.empty()) fmt::print("Weights: {}\n", config.save_weights);
+}
+
+}  // namespace zero1::app

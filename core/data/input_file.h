@@ -1,0 +1,31 @@
+// A file that is read piece by piece, never as a whole.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace zero1 {
+
+/// A regular file, opened for reading at any offset, by any number of threads at once. The content must
+/// not change while it is open; a file that shrinks is an error, not a crash.
+class InputFile {
+ public:
+  /// Throws InputError that names the file and why it cannot be read (missing, folder, pipe, no permission).
+  explicit InputFile(std::string path);
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile();
+
+  const std::string& path() const { return path_; }
+  std::int64_t size_bytes() const { return size_bytes_; }
+
+  /// Exactly `bytes` bytes from `offset` on. Throws InputError when the file no longer holds them.
+  void read_at(std::int64_t offset, void* to, std::int64_t bytes) const;
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  std::int64_t size_bytes_ = 0;
+};
+
+}  // namespace zero1

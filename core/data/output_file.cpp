@@ -1,0 +1,75 @@
+#include "core/data/output_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace zero1 {
+namespace {
+
+/// Distinguishes the temporary files of one process.
+std::atomic<int> next_serial{0};
+
+}  // namespace
+
+OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    // Renaming over it would replace a device node such as /dev/null by a file.
+    throw InputError(fmt::format("{}: is there and is not a regular file; name another file", path_));
+  }
+  temporary_path_ = fmt::format("{}.tmp.{}.{}", path_, ::getpid(), next_serial++);
+  fd_ = ::open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) throw InputError(fmt::format("{}: cannot be created: {}", path_, std::strerror(errno)));
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_path_.c_str());
+}
+
+void OutputFile::fail(const char* call) const {
+  throw Error(fmt::format("{}: cannot be written ({}): {}", path_, call, std::strerror(errno)));
+}
+
+void OutputFile::write_at(std::int64_t offset, const void* from, std::int64_t bytes) {
+  const auto* cursor = static_cast<const char*>(from);
+  // One call transfers 2 GiB at most on Linux.
+  constexpr std::int64_t max_call_bytes = std::int64_t{1} << 30;
+  while (bytes > 0) {
+    const ssize_t put =
+        ::pwrite(fd_, cursor, static_cast<std::size_t>(std::min(bytes, max_call_bytes)), offset);
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) fail("pwrite");
+    cursor += put;
+    offset += put;
+    bytes -= put;
+  }
+}
+
+void OutputFile::publish() {
+  if (::fsync(fd_) != 0) fail("fsync");
+  if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) fail("rename");
+  ::close(std::exchange(fd_, -1));
+  // The rename itself is on disk only when the folder is; a file system that cannot do that is no failure.
+  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  const int folder_fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder_fd >= 0) {
+    ::fsync(folder_fd);
+    ::close(folder_fd);
+  }
+}
+
+}  // namespace zero1

@@ -1,0 +1,69 @@
+// Everything a training run can be told, and what is checked before it starts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/comm/link_model.h"
+#include "core/model/model.h"
+#include "core/train/schedule.h"
+#include "core/zero1/config.h"
+#include "core/zero1/loss_scaler.h"
+
+namespace zero1 {
+
+/// Names follow the flags of `zero1 train`, which follow Megatron's.
+struct TrainConfig {
+  // model
+  std::string model = "gpt";  ///< or "mlp"
+  int num_layers = 4;
+  std::int64_t hidden_size = 128;
+  int num_attention_heads = 4;
+  std::int64_t seq_length = 128;
+  std::int64_t max_position_embeddings = 0;  ///< 0: seq_length
+  DType param_dtype = DType::fp32;
+
+  // data
+  std::string data;        ///< a file of bytes; empty: the generated arithmetic corpus
+  std::string valid_data;  ///< for evaluation
+  bool shuffle = false;
+  std::uint64_t seed = 1234;
+
+  // batch and schedule
+  int dp = 1;
+  std::int64_t micro_batch_size = 1;
+  std::int64_t global_batch_size = 0;  ///< 0: micro_batch_size * dp
+  std::int64_t train_iters = 100;
+  LearningRateConfig lr;
+  std::int64_t eval_interval = 0;  ///< 0: never
+  std::int64_t eval_iters = 10;
+
+  OptimizerConfig optimizer;
+  DataParallelConfig data_parallel;
+  LossScalerConfig loss_scale;  ///< fp16 only
+
+  // machine
+  int threads_per_rank = 0;  ///< 0: the machine's cores shared among the ranks, at least 1
+  LinkModel link;
+
+  // files
+  std::string init;          ///< .safetensors to start from
+  std::string save_weights;  ///< .safetensors to write at the end
+  std::string trace;         ///< trace file
+
+  std::int64_t num_microbatches() const { return global_batch_size / (micro_batch_size * dp); }
+  std::int64_t tokens_per_step() const { return global_batch_size * seq_length; }
+};
+
+/// Fills in what depends on other fields (sizes given as 0, checks that fp16 rules out) and checks the
+/// rest. Throws InputError naming the flag.
+TrainConfig resolve(TrainConfig config);
+
+/// The configured model, not yet bound.
+std::unique_ptr<Model> make_model(const TrainConfig& config);
+
+/// The resolved configuration as a JSON object, for traces and metrics.
+std::string to_json(const TrainConfig& config);
+
+}  // namespace zero1

@@ -1,0 +1,58 @@
+// What a run reports: per step, and at its end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/device/device.h"
+#include "core/layout/buffer_layout.h"
+
+namespace zero1 {
+
+/// One iteration, the same on every rank but for the times, which are averages over the ranks.
+struct StepMetrics {
+  std::int64_t step = 0;  ///< 1 is the first
+  double loss = 0;        ///< mean over the tokens of the global batch
+  double grad_norm = 0;   ///< before clipping
+  double lr = 0;
+  std::int64_t tokens = 0;  ///< in this step, over all ranks
+  double ms = 0;
+  double comm_ms = 0;                ///< time with a collective running
+  double exposed_comm_ms = 0;        ///< time the compute stream waited for collectives
+  double overlap = 0;                ///< share of comm_ms during which the same rank computed
+  bool skipped = false;              ///< non-finite gradients: nothing was updated
+  std::optional<double> loss_scale;  ///< fp16
+  std::optional<double> valid_loss;  ///< in evaluation steps
+};
+
+/// One line of a metrics file: `{"step": 1, "loss": …}`, without a newline.
+std::string to_json(const StepMetrics& metrics);
+
+/// Peak bytes of one rank by MemoryKind, and what plain data parallelism would hold.
+struct MemoryReport {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;
+  std::int64_t activations = 0;
+};
+
+struct TrainSummary {
+  Layout layout;
+  std::int64_t steps = 0;
+  double last_loss = 0;
+  double tokens_per_s = 0;  ///< over all ranks, first step excluded where there are more
+  double ms_per_step = 0;
+  double comm_ms = 0, exposed_comm_ms = 0, overlap = 0;  ///< means over the steps, first excluded
+  std::vector<MemoryReport> memory;                      ///< by rank
+  MemoryReport plain_data_parallel;                      ///< the same model without sharded states
+  std::int64_t reduce_scatter_bytes = 0, all_gather_bytes = 0,
+               all_reduce_bytes = 0;  ///< sent by one rank in a step
+  std::uint64_t param_hash = 0;       ///< of the final parameters' bits
+  std::int64_t trace_events = 0, trace_dropped = 0;
+  std::string communicator;  ///< description
+  std::string device;
+};
+
+}  // namespace zero1

@@ -1,0 +1,81 @@
+// One rank of a training run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/data/token_source.h"
+#include "core/train/config.h"
+#include "core/train/metrics.h"
+#include "core/zero1/distributed_optimizer.h"
+
+namespace zero1 {
+
+/// A rank's device and queues. Outlives the RankTrainer, so that a failing rank can stop its queues
+/// before the memory that they use is freed.
+struct RankMachine {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> compute;
+  std::unique_ptr<Stream> communication;
+
+  explicit RankMachine(std::unique_ptr<Device> owned)
+      : device(std::move(owned)),
+        compute(device->create_stream(StreamKind::compute)),
+        communication(device->create_stream(StreamKind::communication)) {}
+
+  /// Waits until both queues are empty, whatever has gone wrong in them.
+  void quiesce() noexcept;
+};
+
+/// Everything of a run that its ranks share and only read.
+struct RunData {
+  std::shared_ptr<const TokenSource> train;
+  std::shared_ptr<const TokenSource> valid;
+};
+
+/// The model, its buffers and its optimizer on one rank. Used by the rank's thread.
+class RankTrainer {
+ public:
+  /// Builds the model and loads or initialises its parameters. All ranks construct at the same time.
+  RankTrainer(const TrainConfig& config, const RunData& data, RankMachine& machine,
+              Communicator& communicator, trace::Tracer& tracer);
+
+  /// One iteration, 1 is the first. The times in the result are left to the caller.
+  StepMetrics train_step(std::int64_t iteration);
+
+  /// The mean loss over eval_iters global batches of the validation data.
+  double evaluate();
+
+  /// Completes what is still under way on the queues.
+  void finish();
+
+  DataParallel& data_parallel() { return data_parallel_; }
+  DistributedOptimizer& optimizer() { return optimizer_; }
+  MemoryReport memory() const;
+
+ private:
+  struct HostBatch {
+    std::vector<std::int32_t> tokens;  ///< then targets, both [sequences, seq_len]
+  };
+
+  Batch load_batch(const TokenSource& source, std::int64_t step_index, std::int64_t microbatch);
+  double global_mean_loss(std::int64_t tokens);
+  void queue_loss_reduction();
+  void emit_memory();
+  trace::Tracer::Span span(trace::Kind kind);
+
+  const TrainConfig& config_;
+  const RunData& data_;
+  RankContext context_;
+  std::unique_ptr<Model> model_;
+  DataParallel data_parallel_;
+  DistributedOptimizer optimizer_;
+  LossScaler loss_scaler_;
+  std::vector<HostBatch> host_batches_;  ///< one per microbatch: copies may still be queued
+  DeviceMemory device_batch_;
+  DeviceMemory loss_sum_;  ///< fp64[1]
+  std::unique_ptr<Event> loss_ready_;
+};
+
+}  // namespace zero1

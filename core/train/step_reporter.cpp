@@ -1,0 +1,61 @@
+#include "core/train/step_reporter.h"
+
+#include <utility>
+
+namespace zero1 {
+
+StepReporter::StepReporter(int ranks, std::function<void(const StepMetrics&)> on_step)
+    : ranks_(ranks), on_step_(std::move(on_step)), accumulator_(ranks) {}
+
+void StepReporter::add_events(std::span<const trace::Event> events) {
+  const std::lock_guard lock(events_mutex_);
+  accumulator_.add(events);
+}
+
+void StepReporter::step_done(StepMetrics metrics) {
+  const std::lock_guard lock(mutex_);
+  if (++finished_[metrics.step] < ranks_) return;
+  finished_.erase(metrics.step);
+  report(std::move(metrics));
+}
+
+void StepReporter::report(StepMetrics metrics) {
+  if (recorder_ != nullptr) {
+    recorder_->drain();
+    const std::lock_guard lock(events_mutex_);
+    last_figures_ = accumulator_.take(static_cast<int>(metrics.step));
+    metrics.comm_ms = last_figures_.mean.comm_ms;
+    metrics.exposed_comm_ms = last_figures_.mean.exposed_comm_ms;
+    metrics.overlap = last_figures_.mean.overlap;
+  }
+  Totals& totals = metrics.step == 1 ? first_ : later_;
+  ++totals.steps;
+  totals.ms += metrics.ms;
+  totals.comm_ms += metrics.comm_ms;
+  totals.exposed_comm_ms += metrics.exposed_comm_ms;
+  totals.overlapped_ms += metrics.overlap * metrics.comm_ms;
+  totals.tokens += static_cast<double>(metrics.tokens);
+  last_ = metrics;
+  if (on_step_) on_step_(metrics);
+}
+
+void StepReporter::summarize(TrainSummary& summary) {
+  const std::lock_guard lock(mutex_);
+  const Totals& totals = later_.steps > 0 ? later_ : first_;
+  const auto steps = static_cast<double>(totals.steps);
+  summary.steps = first_.steps + later_.steps;
+  summary.last_loss = last_.loss;
+  summary.ms_per_step = totals.ms / steps;
+  summary.tokens_per_s = totals.tokens / totals.ms * 1e3;
+  summary.comm_ms = totals.comm_ms / steps;
+  summary.exposed_comm_ms = totals.exposed_comm_ms / steps;
+  summary.overlap = totals.comm_ms > 0 ? totals.overlapped_ms / totals.comm_ms : 0;
+  const auto per_rank = [&](trace::Collective what) {
+    return last_figures_.bytes[static_cast<std::size_t>(what)] / ranks_;
+  };
+  summary.reduce_scatter_bytes = per_rank(trace::Collective::reduce_scatter);
+  summary.all_gather_bytes = per_rank(trace::Collective::all_gather);
+  summary.all_reduce_bytes = per_rank(trace::Collective::all_reduce);
+}
+
+}  // namespace zero1

@@ -1,0 +1,33 @@
+// Runs a whole training job on in-process ranks.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "core/trace/event.h"
+#include "core/trace/gate.h"
+#include "core/train/config.h"
+#include "core/train/metrics.h"
+#include "core/train/rank_trainer.h"
+
+namespace zero1 {
+
+/// What may watch and steer a run. Everything is optional. None of it changes a bit of the results.
+struct TrainObserver {
+  /// After every iteration, in order, on one of the ranks' threads.
+  std::function<void(const StepMetrics&)> on_step;
+  /// Batches of events, in order within each (rank, stream).
+  std::function<void(std::span<const trace::Event>)> on_events;
+  /// When a rank is built, and before it is torn down, on its thread: to read tensors while the gate holds.
+  std::function<void(int rank, RankTrainer&)> on_rank_ready;
+  std::function<void(int rank, RankTrainer&)> on_rank_done;
+  trace::Gate* gate = nullptr;
+  /// Off: no events are made at all, and the times in StepMetrics are zero but for `ms`.
+  bool record = true;
+};
+
+/// Runs `config`, which resolve() has returned, and reports. When a rank fails all others are stopped
+/// and its exception comes out here.
+TrainSummary train(const TrainConfig& config, const TrainObserver& observer = {});
+
+}  // namespace zero1

@@ -1,0 +1,68 @@
+#include "core/train/weights.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "core/base/error.h"
+#include "core/data/safetensors.h"
+
+namespace zero1 {
+
+void init_weights(DataParallel& data_parallel, std::uint64_t seed) {
+  for (int p = 0; p < static_cast<int>(data_parallel.layout().specs.size()); ++p) {
+    data_parallel.set_param(p, data_parallel.model().initial_values(p, seed));
+  }
+}
+
+namespace {
+
+/// Compares the file's names and shapes with the model's before anything is read.
+void check_names_and_shapes(const std::vector<ParamSpec>& specs, const SafetensorsReader& file,
+                            const std::string& path) {
+  std::string faults;
+  for (const ParamSpec& spec : specs) {
+    const SafetensorsEntry* entry = file.find(spec.name);
+    if (entry == nullptr) {
+      faults += fmt::format("\n  missing: {}", spec.name);
+    } else if (entry->shape != spec.shape) {
+      faults += fmt::format("\n  {}: shape [{}], expected [{}]", spec.name, fmt::join(entry->shape, ", "),
+                            fmt::join(spec.shape, ", "));
+    }
+  }
+  for (const SafetensorsEntry& entry : file.entries()) {
+    bool expected = false;
+    for (const ParamSpec& spec : specs) expected = expected || spec.name == entry.name;
+    if (!expected) faults += fmt::format("\n  unexpected: {}", entry.name);
+  }
+  if (!faults.empty()) throw InputError(fmt::format("{} does not fit the model:{}", path, faults));
+}
+
+}  // namespace
+
+void load_weights(DataParallel& data_parallel, const std::string& path) {
+  const SafetensorsReader file(path);
+  const std::vector<ParamSpec>& specs = data_parallel.layout().specs;
+  check_names_and_shapes(specs, file, path);
+  for (std::size_t p = 0; p < specs.size(); ++p) {
+    const SafetensorsEntry& entry = *file.find(specs[p].name);
+    data_parallel.set_param(static_cast<int>(p), file.read_fp32(entry, {0, entry.numel()}));
+  }
+}
+
+void save_weights(const DataParallel& data_parallel, const std::string& path) {
+  std::vector<SafetensorsEntry> entries;
+  std::int64_t offset = 0;
+  for (const ParamSpec& spec : data_parallel.layout().specs) {
+    const std::int64_t bytes = spec.numel() * size_bytes(spec.dtype);
+    entries.push_back({spec.name, spec.dtype, spec.shape, {offset, offset + bytes}});
+    offset += bytes;
+  }
+  SafetensorsWriter file(path, std::move(entries), {{"format", "pt"}});
+  for (std::size_t p = 0; p < data_parallel.layout().specs.size(); ++p) {
+    const std::vector<float> values = data_parallel.get_param(static_cast<int>(p));
+    file.write_fp32(p, 0, values.data(), static_cast<std::int64_t>(values.size()));
+  }
+  file.close();
+}
+
+}  // namespace zero1

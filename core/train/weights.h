@@ -1,0 +1,20 @@
+// Model parameters from and to .safetensors files.
+#pragma once
+
+#include <string>
+
+#include "core/zero1/data_parallel.h"
+
+namespace zero1 {
+
+/// Sets every parameter to its seeded initial value.
+void init_weights(DataParallel& data_parallel, std::uint64_t seed);
+
+/// Reads every parameter from `path` (fp32, bf16 or fp16; rounded to the parameter's dtype). Throws
+/// InputError listing all names that are missing, all that are unexpected, and every shape that differs.
+void load_weights(DataParallel& data_parallel, const std::string& path);
+
+/// Writes every parameter in its own dtype. Drain the gathers first; one rank of the group calls it.
+void save_weights(const DataParallel& data_parallel, const std::string& path);
+
+}  // namespace zero1

@@ -1,0 +1,261 @@
+#include "core/zero1/data_parallel.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "core/base/error.h"
+
+namespace zero1 {
+
+namespace {
+
+std::optional<std::int64_t> bucket_size(const DataParallelConfig& config, const std::vector<ParamSpec>& specs,
+                                        int dp_size) {
+  if (config.bucket_size_elems) return config.bucket_size_elems;
+  if (config.num_buckets) {
+    std::int64_t total = 0;
+    for (const ParamSpec& spec : specs) total += spec.numel();
+    return std::max<std::int64_t>(1, total / *config.num_buckets);
+  }
+  return default_bucket_size(dp_size, config.overlap_grad_reduce);
+}
+
+int expert_dp_size(const RankContext& context) {
+  const Communicator* experts = context.groups.expert_data_parallel;
+  return experts != nullptr ? experts->size() : context.dp_size();
+}
+
+}  // namespace
+
+LayoutOptions layout_options(const DataParallelConfig& config, const std::vector<ParamSpec>& specs,
+                             int dp_size, int expert_dp_size) {
+  LayoutOptions options;
+  options.dp_size = dp_size;
+  options.expert_dp_size = expert_dp_size;
+  options.bucket_size_elems = bucket_size(config, specs, dp_size);
+  options.pad_buckets_for_high_nccl_busbw = config.pad_buckets_for_high_nccl_busbw;
+  options.grad_reduce_in_fp32 = config.grad_reduce_in_fp32;
+  return options;
+}
+
+DataParallel::DataParallel(RankContext& context, Model& model, const DataParallelConfig& config)
+    : context_(context),
+      model_(model),
+      config_(config),
+      layout_(compute_layout(
+          model.param_specs(),
+          layout_options(config, model.param_specs(), context.dp_size(), expert_dp_size(context)))) {
+  check_ranks_agree();
+  for (std::size_t b = 0; b < layout_.buffers.size(); ++b) {
+    buffers_.push_back(std::make_unique<ParamAndGradBuffer>(context_.device, context_.compute, layout_,
+                                                            static_cast<int>(b)));
+  }
+  std::vector<ParamBinding> bindings;
+  for (int p = 0; p < static_cast<int>(layout_.specs.size()); ++p)
+    bindings.push_back({param(p), main_grad(p)});
+  model_.bind(context_.device, context_.compute, std::move(bindings));
+  build_groups();
+}
+
+/// Ranks with other parameters, sizes or options would reduce each other's garbage: compare a digest of
+/// the layout before anything else is sent.
+void DataParallel::check_ranks_agree() {
+  std::string text;
+  for (const ParamSpec& spec : layout_.specs) {
+    text += fmt::format("{} {} {} {} {};", spec.name, fmt::join(spec.shape, "x"), name(spec.dtype),
+                        spec.shared_embedding, spec.expert_parallel);
+  }
+  text += fmt::format("{} {} {} {}", layout_.options.bucket_size_elems.value_or(-1),
+                      layout_.options.pad_buckets_for_high_nccl_busbw, layout_.options.grad_reduce_in_fp32,
+                      layout_.options.expert_dp_size);
+  // 52 bits of the hash are exact in fp64, the communicator's type for scalars.
+  const auto mine = static_cast<double>(std::hash<std::string>{}(text) >> 12);
+  const int ranks = context_.dp_size();
+  DeviceMemory memory =
+      context_.device.allocate(ranks * static_cast<std::int64_t>(sizeof(double)), MemoryKind::communication);
+  const TensorView all = memory.view(DType::fp64);
+  const TensorView own = all.slice({context_.rank(), context_.rank() + 1});
+  std::vector<double> digests(static_cast<std::size_t>(ranks));
+  Stream& stream = context_.communication;
+  context_.device.copy_from_host(stream, own, &mine);
+  context_.groups.data_parallel->all_gather(stream, all, own);
+  context_.device.copy_to_host(stream, digests.data(), all);
+  stream.synchronize();
+  for (int r = 0; r < ranks; ++r) {
+    if (digests[static_cast<std::size_t>(r)] == digests[0]) continue;
+    throw Error(fmt::format(
+        "ranks 0 and {} disagree on the model's parameters or the buffer options: give every rank "
+        "the same model and the same bucket size, padding and gradient dtype",
+        r));
+  }
+}
+
+void DataParallel::build_groups() {
+  std::vector<BucketRef> all;
+  for (const auto& buffer : buffers_) {
+    for (int k = 0; k < static_cast<int>(buffer->layout().buckets.size()); ++k) {
+      all.push_back({buffer.get(), k, layout_.global_bucket(buffer->index(), k)});
+    }
+  }
+  // With overlap every bucket goes as soon as it is complete; without it there is nothing to wait for,
+  // and all buckets of a communicator share one launch. Megatron: `partition_buckets`.
+  const bool one_launch = !config_.overlap_grad_reduce && !config_.overlap_param_gather;
+  group_of_bucket_.assign(all.size(), -1);
+  const auto add_group = [&](std::vector<BucketRef> members) {
+    if (members.empty()) return;
+    for (const BucketRef& b : members) {
+      group_of_bucket_[static_cast<std::size_t>(b.global_bucket)] = static_cast<int>(groups_.size());
+    }
+    groups_.emplace_back(context_, layout_, std::move(members), config_);
+  };
+  if (one_launch) {
+    std::vector<BucketRef> dense;
+    std::vector<BucketRef> expert;
+    for (const BucketRef& b : all) (b.buffer->layout().expert_parallel ? expert : dense).push_back(b);
+    add_group(std::move(dense));
+    add_group(std::move(expert));
+  } else {
+    for (const BucketRef& b : all) add_group({b});
+  }
+
+  // Forward needs the groups in the order of the first layer that reads one of their parameters.
+  std::vector<int> first_layer(groups_.size(), std::numeric_limits<int>::max());
+  for (int l = 0; l < static_cast<int>(model_.layers().size()); ++l) {
+    for (const int p : model_.layers()[static_cast<std::size_t>(l)].params) {
+      int& first = first_layer[static_cast<std::size_t>(group_of(p))];
+      first = std::min(first, l);
+    }
+  }
+  std::vector<std::size_t> order(groups_.size());
+  for (std::size_t g = 0; g < order.size(); ++g)
+    order[g] = order.size() - 1 - g;  // ties: last in backward first
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return first_layer[a] < first_layer[b]; });
+  for (const std::size_t g : order) gather_order_.push_back(&groups_[g]);
+  if (!config_.overlap_param_gather) return;
+  for (std::size_t g = 0; g + 1 < gather_order_.size(); ++g) {
+    gather_order_[g]->set_next_param_gather(gather_order_[g + 1]);
+  }
+}
+
+const ParamAndGradBuffer& DataParallel::buffer_of(int param) const {
+  return *buffers_[static_cast<std::size_t>(layout_.locations[static_cast<std::size_t>(param)].buffer)];
+}
+
+int DataParallel::group_of(int param) const {
+  const ParamLocation& at = layout_.locations[static_cast<std::size_t>(param)];
+  return group_of_bucket_[static_cast<std::size_t>(layout_.global_bucket(at.buffer, at.bucket))];
+}
+
+Communicator& DataParallel::communicator(const ParamAndGradBuffer& buffer) const {
+  return buffer.layout().expert_parallel ? *context_.groups.expert_data_parallel
+                                         : *context_.groups.data_parallel;
+}
+
+void DataParallel::set_param(int param, std::span<const float> values) {
+  const TensorView target = this->param(param);
+  if (static_cast<std::int64_t>(values.size()) != target.numel) {
+    throw InputError(fmt::format("parameter '{}' has {} elements, but {} values were given",
+                                 layout_.specs[static_cast<std::size_t>(param)].name, target.numel,
+                                 values.size()));
+  }
+  const DeviceMemory staging =
+      context_.device.allocate(target.numel * static_cast<std::int64_t>(sizeof(float)), MemoryKind::other);
+  context_.device.copy_from_host(context_.compute, staging.view(DType::fp32), values.data());
+  context_.device.ops().cast(context_.compute, target, staging.view(DType::fp32));
+  context_.compute.synchronize();
+}
+
+std::vector<float> DataParallel::get_param(int param) const {
+  const TensorView source = this->param(param);
+  std::vector<float> values(static_cast<std::size_t>(source.numel));
+  const DeviceMemory staging =
+      context_.device.allocate(source.numel * static_cast<std::int64_t>(sizeof(float)), MemoryKind::other);
+  context_.device.ops().cast(context_.compute, staging.view(DType::fp32), source);
+  context_.device.copy_to_host(context_.compute, values.data(), staging.view(DType::fp32));
+  context_.compute.synchronize();
+  return values;
+}
+
+// ---- gradients ------------------------------------------------------------------------------------
+
+void DataParallel::zero_grad_buffer() {
+  trace::Event event;
+  event.kind = trace::Kind::zero_grads;
+  event.stream = trace::StreamId::compute;
+  const auto span = context_.tracer.span(context_.compute, event);
+  for (const auto& buffer : buffers_) context_.device.ops().fill(context_.compute, buffer->grad_data(), 0);
+  for (BucketGroup& group : groups_) group.reset();
+}
+
+void DataParallel::grad_ready(int param) {
+  if (!is_last_microbatch_) return;
+  if (context_.tracer.enabled()) {
+    const ParamLocation& at = layout_.locations[static_cast<std::size_t>(param)];
+    trace::Event event;
+    event.kind = trace::Kind::grad_ready;
+    event.flags = trace::Flags::last_microbatch;
+    event.bucket = layout_.global_bucket(at.buffer, at.bucket);
+    event.param = param;
+    event.elem_start = at.world.start;
+    event.elem_end = at.world.end;
+    context_.tracer.instant(event);
+  }
+  groups_[static_cast<std::size_t>(group_of(param))].register_grad_ready(param);
+}
+
+void DataParallel::finish_grad_sync() {
+  for (BucketGroup& group : groups_) group.finish_grad_sync();
+}
+
+// ---- parameters -----------------------------------------------------------------------------------
+
+void DataParallel::start_param_sync() {
+  if (!config_.use_distributed_optimizer) return;  // every rank has stepped everything
+  for (BucketGroup& group : groups_) group.mark_params_stale();
+  if (config_.overlap_param_gather) {
+    gather_order_.front()->start_param_sync();
+    return;
+  }
+  for (BucketGroup* group : gather_order_) group->start_param_sync();
+  drain_param_gathers();
+}
+
+void DataParallel::drain_param_gathers() {
+  for (BucketGroup* group : gather_order_) group->finish_param_sync();
+}
+
+// ---- hooks ----------------------------------------------------------------------------------------
+
+void DataParallel::begin_layer(trace::Kind kind, int layer) {
+  trace::Event event;
+  event.kind = kind;
+  event.stream = trace::StreamId::compute;
+  event.layer = static_cast<std::int16_t>(layer);
+  layer_span_ = context_.tracer.span(context_.compute, event);
+}
+
+void DataParallel::begin_forward(int layer) {
+  for (const int p : model_.layers()[static_cast<std::size_t>(layer)].params) {
+    groups_[static_cast<std::size_t>(group_of(p))].finish_param_sync();
+  }
+  begin_layer(trace::Kind::forward, layer);
+}
+
+void DataParallel::end_forward(int) {
+  layer_span_.end();
+}
+
+void DataParallel::begin_backward(int layer) {
+  begin_layer(trace::Kind::backward, layer);
+}
+
+void DataParallel::end_backward(int) {
+  layer_span_.end();
+}
+
+}  // namespace zero1

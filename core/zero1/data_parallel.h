@@ -1,0 +1,106 @@
+// Puts a model's parameters and gradients into buffers and keeps the ranks in step.
+// Megatron: `DistributedDataParallel` in megatron/core/distributed/distributed_data_parallel.py.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/layout/buffer_layout.h"
+#include "core/model/model.h"
+#include "core/zero1/bucket_group.h"
+
+namespace zero1 {
+
+/// The options that a model's layout is computed with. The bucket size is as given, from num_buckets
+/// (total / num_buckets), or Megatron's default with overlap_grad_reduce; none without it.
+LayoutOptions layout_options(const DataParallelConfig& config, const std::vector<ParamSpec>& specs,
+                             int dp_size, int expert_dp_size);
+
+/// Owns the buffers and bucket groups of one rank and listens to the model through ModelHooks.
+///
+/// One iteration, as the trainer drives it:
+///   zero_grad_buffer(); for each microbatch: { no_sync on all but the last; forward; backward }
+///   finish_grad_sync(); optimizer.step()
+class DataParallel : public ModelHooks {
+ public:
+  /// Computes the layout, allocates the buffers, binds the model, and checks that all ranks agree on
+  /// it: throws Error on every rank when they do not. `context` and `model` must outlive this.
+  DataParallel(RankContext& context, Model& model, const DataParallelConfig& config);
+
+  const Layout& layout() const { return layout_; }
+  const DataParallelConfig& config() const { return config_; }
+  Model& model() { return model_; }
+  RankContext& context() { return context_; }
+  const std::vector<std::unique_ptr<ParamAndGradBuffer>>& buffers() const { return buffers_; }
+
+  /// This rank's number among those that share `buffer`, and their communicator.
+  Communicator& communicator(const ParamAndGradBuffer& buffer) const;
+
+  TensorView param(int param) const { return buffer_of(param).param(param); }
+  TensorView main_grad(int param) const { return buffer_of(param).main_grad(param); }
+
+  /// Sets a whole parameter from fp32 host values (rounded to its dtype). Every rank must set the same.
+  void set_param(int param, std::span<const float> values);
+  /// A whole parameter on the host, widened to fp32. Drain the gathers first.
+  std::vector<float> get_param(int param) const;
+
+  // ---- gradients ----
+
+  /// Queues the zeroing of all gradients and starts a new count. Megatron: `zero_grad_buffer`.
+  void zero_grad_buffer();
+
+  /// While it lives, gradients accumulate locally: reports are not counted and nothing is reduced.
+  /// Megatron: `no_sync`.
+  class NoSync {
+   public:
+    explicit NoSync(DataParallel& owner) : owner_(owner) { owner_.is_last_microbatch_ = false; }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+    ~NoSync() { owner_.is_last_microbatch_ = true; }
+
+   private:
+    DataParallel& owner_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+
+  /// After it, work on the compute stream sees the reduced gradients. Megatron: `finish_grad_sync`.
+  void finish_grad_sync();
+
+  // ---- parameters ----
+
+  /// The optimizer has stepped this rank's shards. With overlap_param_gather dispatches the first gather
+  /// and leaves the others to forward; without it gathers everything now.
+  void start_param_sync();
+  /// Completes every gather that is due: before evaluation, saving and shutdown.
+  void drain_param_gathers();
+
+  // ---- ModelHooks ----
+  void begin_forward(int layer) override;
+  void end_forward(int layer) override;
+  void begin_backward(int layer) override;
+  void end_backward(int layer) override;
+  void grad_ready(int param) override;
+
+ private:
+  void build_groups();
+  void check_ranks_agree();
+  const ParamAndGradBuffer& buffer_of(int param) const;
+  int group_of(int param) const;
+  void begin_layer(trace::Kind kind, int layer);
+
+  RankContext& context_;
+  Model& model_;
+  DataParallelConfig config_;
+  Layout layout_;
+  std::vector<std::unique_ptr<ParamAndGradBuffer>> buffers_;
+  std::deque<BucketGroup> groups_;          ///< in the order in which backward completes them
+  std::vector<int> group_of_bucket_;        ///< by global bucket number
+  std::vector<BucketGroup*> gather_order_;  ///< in the order in which forward needs them
+  bool is_last_microbatch_ = true;
+  trace::Tracer::Span layer_span_;
+};
+
+}  // namespace zero1
