@@ -119,14 +119,21 @@ class TypedExercise final : public Exercise {
     return total;
   }
 
-  std::int64_t output_numel() const { return static_cast<std::int64_t>(expected().size()); }
+  std::int64_t output_numel() const {
+    if (spec_.kind == Kind::barrier) return 0;
+    if (spec_.kind != Kind::all_to_all)
+      return spec_.kind == Kind::all_gather ? spec_.numel * size_ : spec_.numel;
+    std::int64_t total = 0;
+    for (int peer = 0; peer < size_; ++peer) total += count(peer, rank_);
+    return total;
+  }
 
   std::vector<T> expected() const {
     std::vector<T> result;
     switch (spec_.kind) {
       case Kind::reduce_scatter:
-        return slice(reduce_reference(spec_.op, inputs_), rank_ * spec_.numel, spec_.numel);
-      case Kind::all_reduce: return reduce_reference(spec_.op, inputs_);
+        return reduce_reference(spec_.op, inputs_, {rank_ * spec_.numel, (rank_ + 1) * spec_.numel});
+      case Kind::all_reduce: return reduce_reference(spec_.op, inputs_, {0, spec_.numel});
       case Kind::broadcast: return inputs_[static_cast<std::size_t>(spec_.root)];
       case Kind::all_gather:
         for (const auto& input : inputs_) result.insert(result.end(), input.begin(), input.end());

@@ -47,6 +47,18 @@ void check_time(int size, const LinkModel& link, double expected_us, const Call&
   CHECK(us <= expected_us + 50);
 }
 
+constexpr std::int64_t numel = 100'000;  // 400,000 bytes
+
+/// Two buffers of the calling rank's own thread.
+TensorView view_a(std::int64_t n = numel) {
+  thread_local std::vector<float> data(numel);
+  return {data.data(), DType::fp32, n};
+}
+TensorView view_b(std::int64_t n = numel) {
+  thread_local std::vector<float> data(numel);
+  return {data.data(), DType::fp32, n};
+}
+
 }  // namespace
 
 TEST_CASE("modelled durations are those of ring algorithms") {
@@ -60,17 +72,6 @@ TEST_CASE("modelled durations are those of ring algorithms") {
 
 TEST_CASE("a stream is busy for the modelled time of each collective") {
   const LinkModel link{.gbit_per_s = 8, .latency_us = 300};
-  constexpr std::int64_t bytes = 400'000;
-  constexpr std::int64_t numel = bytes / 4;
-  thread_local std::vector<float> a, b;  // the calls come from each rank's own thread
-  const auto view_a = [](std::int64_t n = numel) {
-    a.resize(numel);
-    return TensorView(a.data(), DType::fp32, n);
-  };
-  const auto view_b = [](std::int64_t n = numel) {
-    b.resize(numel);
-    return TensorView(b.data(), DType::fp32, n);
-  };
   check_time(4, link, 3 * 300 + 300, [&](Communicator& c, Stream& s) {
     return c.reduce_scatter(s, view_a(numel / 4), view_b(), ReduceOp::sum);
   });
