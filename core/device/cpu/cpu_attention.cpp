@@ -6,6 +6,7 @@
 #include "core/device/cpu/checks.h"
 #include "core/device/cpu/cpu_ops.h"
 #include "core/device/cpu/vec.h"
+#include "core/device/cpu/vector_math.h"
 
 namespace zero1::cpu {
 
