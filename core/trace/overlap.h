@@ -137,9 +137,10 @@ class OverlapAnalysis {
 
 OverlapReport analyze_overlap(std::span<const Event> events, int ranks);
 
-/// The figures of a run's steps while it runs, from drained batches in any order. After a step its events
-/// are forgotten; compute is kept from that step's begin on, since a collective that is still under way may
-/// have begun there.
+/// The figures of a run's steps while it runs, from drained batches, in any order within a step. They are
+/// those of OverlapAnalysis, provided that nothing on the compute stream but a container goes on over the end
+/// of a step, and that a collective that ends in a step has begun in the step before at the earliest: after a
+/// step its events are forgotten, but for what was computed since that step began.
 class StepAccumulator {
  public:
   explicit StepAccumulator(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}

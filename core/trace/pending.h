@@ -1,8 +1,8 @@
 // Memory for spans that have begun and not ended.
 #pragma once
 
-#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -21,43 +21,44 @@ struct PendingSpan {
   Gate* gate = nullptr;
   Lane* lane = nullptr;
   std::int64_t start_ns = 0;  ///< the recorder's
-  PendingSpan* next = nullptr;
+  std::atomic<bool> in_use{false};
+
+  /// Any thread.
+  void release() noexcept { in_use.store(false, std::memory_order_release); }
 };
 
-/// A free list of spans: callbacks carry one plain pointer, which std::function stores without the heap.
-/// `acquire` belongs to the host thread of the rank, `release` to any thread. A slot whose callbacks
-/// never run (a failed stream skips them) stays out until the pool goes, and nothing leaks.
+/// Slots for a lane's open spans: callbacks carry one plain pointer, which std::function stores without the
+/// heap. `acquire` belongs to the host thread of the rank. A slot whose callbacks never run (a failed stream
+/// skips them) stays out until the pool goes, and nothing leaks.
 class PendingPool {
  public:
+  /// The first free slot in turn; all in use: there become twice as many. Spans end about in the order in
+  /// which they begin, so the next slot in turn is the likeliest to be free.
   PendingSpan* acquire() {
-    if (mine_ == nullptr) mine_ = returned_.exchange(nullptr, std::memory_order_acquire);
-    if (mine_ == nullptr) add_block();
-    PendingSpan* span = mine_;
-    mine_ = span->next;
-    return span;
-  }
-
-  void release(PendingSpan* span) noexcept {
-    span->next = returned_.load(std::memory_order_relaxed);
-    while (!returned_.compare_exchange_weak(span->next, span, std::memory_order_release,
-                                            std::memory_order_relaxed)) {
+    for (std::size_t tried = 0; tried < slots_.size(); ++tried) {
+      PendingSpan* slot = slots_[next_];
+      if (++next_ == slots_.size()) next_ = 0;
+      if (slot->in_use.load(std::memory_order_acquire)) continue;
+      slot->in_use.store(true, std::memory_order_relaxed);
+      return slot;
     }
+    return grow();
   }
 
  private:
-  using Block = std::array<PendingSpan, 64>;
+  static constexpr std::size_t first_block = 64;
 
-  void add_block() {
-    blocks_.push_back(std::make_unique<Block>());
-    for (PendingSpan& span : *blocks_.back()) {
-      span.next = mine_;
-      mine_ = &span;
-    }
+  PendingSpan* grow() {
+    const std::size_t count = slots_.empty() ? first_block : slots_.size();
+    blocks_.push_back(std::make_unique<PendingSpan[]>(count));
+    next_ = slots_.size();
+    for (std::size_t i = 0; i < count; ++i) slots_.push_back(&blocks_.back()[i]);
+    return acquire();
   }
 
-  std::vector<std::unique_ptr<Block>> blocks_;
-  PendingSpan* mine_ = nullptr;                  ///< free slots only the host thread sees
-  std::atomic<PendingSpan*> returned_{nullptr};  ///< taken as a whole, so that no ABA can happen
+  std::vector<std::unique_ptr<PendingSpan[]>> blocks_;
+  std::vector<PendingSpan*> slots_;
+  std::size_t next_ = 0;
 };
 
 }  // namespace zero1::trace

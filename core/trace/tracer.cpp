@@ -83,7 +83,7 @@ void Tracer::Span::queue_end() {
   std::exchange(stream_, nullptr)->stamp([pending](std::int64_t reached_ns) {
     pending->event.end_ns = reached_ns - pending->start_ns;
     pending->lane->push(pending->event);
-    pending->lane->pending().release(pending);
+    pending->release();
   });
 }
 
