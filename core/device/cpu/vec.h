@@ -203,6 +203,15 @@ ZERO1_INLINE void for_lanes(std::int64_t begin, std::int64_t end, Body&& body) {
   if (i < end) body(i, FirstLanes{static_cast<int>(end - i)});
 }
 
+/// Lanes beyond a partial step hold what zeros gave; `neutral` there keeps them out of a reduction.
+ZERO1_INLINE Vec valid(Vec v, AllLanes, float) {
+  return v;
+}
+ZERO1_INLINE Vec valid(Vec v, FirstLanes part, float neutral) {
+  for (int lane = part.count; lane < lanes; ++lane) v[lane] = neutral;
+  return v;
+}
+
 /// The sum of all lanes, halves first.
 ZERO1_INLINE float sum(Vec v) {
   float x[lanes];
