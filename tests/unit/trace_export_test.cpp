@@ -293,8 +293,8 @@ TEST_CASE("of spans with the same times, the one recorded later is the outer one
   const Reader reader(test::write_sample_run(dir / "run.trace", events, 1));
   export_chrome(reader, dir / "run.json");
   std::vector<std::string> kinds;
-  for (const Slice& slice : parse(dir / "run.json").slices.begin()->second)
-    kinds.push_back(slice.args.at("kind"));
+  const Timeline timeline = parse(dir / "run.json");
+  for (const Slice& slice : timeline.slices.begin()->second) kinds.push_back(slice.args.at("kind"));
   CHECK(kinds == std::vector<std::string>{"step", "grad_norm", "collective_wait"});
 }
 
