@@ -66,14 +66,7 @@ template <class T>
 RowSum sum_exps(const T* logits, std::int64_t vocab, float* exps) {
   Vec largest = splat(-std::numeric_limits<float>::infinity());
   for_lanes(0, vocab, [&](std::int64_t i, auto part) {
-    if constexpr (std::is_same_v<decltype(part), AllLanes>) {
-      largest = max(load(logits + i, part), largest);
-    } else {
-      for (int lane = 0; lane < part.count; ++lane) {
-        const float x = static_cast<float>(logits[i + lane]);
-        largest[lane] = largest[lane] > x ? largest[lane] : x;
-      }
-    }
+    largest = max(valid(load(logits + i, part), part, -std::numeric_limits<float>::infinity()), largest);
   });
   const float top = max(largest);
   double total = 0;
@@ -81,12 +74,9 @@ RowSum sum_exps(const T* logits, std::int64_t vocab, float* exps) {
   for (std::int64_t start = 0; start < vocab; start += block) {
     Vec acc{};
     for_lanes(start, std::min(vocab, start + block), [&](std::int64_t i, auto part) {
-      Vec e = exp(load(logits + i, part) - top);
+      const Vec e = exp(load(logits + i, part) - top);
       if (exps != nullptr) store(exps + i, e, part);
-      if constexpr (std::is_same_v<decltype(part), FirstLanes>) {
-        for (int lane = part.count; lane < lanes; ++lane) e[lane] = 0;
-      }
-      acc += e;
+      acc += valid(e, part, 0);
     });
     total += static_cast<double>(sum(acc));
   }
