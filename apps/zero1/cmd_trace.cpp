@@ -1,7 +1,109 @@
+// zero1 trace: what a recorded run says, and its timeline for Perfetto.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
 #include "apps/zero1/commands.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
+#include "core/trace/chrome_export.h"
+#include "core/trace/reader.h"
+#include "core/trace/summary.h"
 
 namespace zero1::app {
-void add_trace_command(CLI::App& app, int& status) {
-  (void)app, (void)status;
+
+namespace {
+
+/// Draws a bar on standard error, on a terminal only; gone when the work is done.
+std::function<void(double)> progress_bar(std::string_view what) {
+  if (isatty(STDERR_FILENO) == 0) return {};
+  return [what = std::string(what), last = -1](double share) mutable {
+    constexpr int width = 40;
+    const int percent = static_cast<int>(share * 100);
+    if (percent == last) return;
+    last = percent;
+    const std::string bar(static_cast<std::size_t>(share * width), '#');
+    fmt::print(stderr, "\r{} [{:<{}}] {:>3}%", what, bar, width, percent);
+    if (percent >= 100) fmt::print(stderr, "\r{:{}}\r", "", width + 20 + static_cast<int>(what.size()));
+    std::fflush(stderr);
+  };
 }
+
+bool terminal_speaks_utf8() {
+  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(variable);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string_view locale = value;
+    return locale.find("UTF-8") != std::string_view::npos || locale.find("utf8") != std::string_view::npos;
+  }
+  return false;
+}
+
+struct SummaryFlags {
+  std::string file;
+  bool json = false;
+  bool all_steps = false;
+};
+
+void run_summary(const SummaryFlags& flags) {
+  const trace::Reader reader(flags.file);
+  const trace::Summary summary = trace::summarize(reader, progress_bar("reading"));
+  const std::string text = flags.json
+                               ? trace::summary_json(summary)
+                               : trace::summary_text(summary, {flags.all_steps, terminal_speaks_utf8()});
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw Error("trace summary: cannot write to standard output");
+  }
+}
+
+struct ExportFlags {
+  std::string file;
+  std::string out;
+};
+
+void run_export(const ExportFlags& flags) {
+  const trace::Reader reader(flags.file);
+  const trace::ExportResult result = trace::export_chrome(reader, flags.out, progress_bar("exporting"));
+  if (reader.truncated()) {
+    fmt::print(stderr, "zero1: note: {} was not closed; exported up to its last flush\n", flags.file);
+  }
+  if (reader.dropped() > 0) {
+    fmt::print(stderr, "zero1: note: {} events were dropped while recording\n",
+               format_count(reader.dropped()));
+  }
+  fmt::print("{}: {} events, {} arrows, {}; open it in https://ui.perfetto.dev\n", flags.out,
+             format_count(result.events), format_count(result.flows), format_bytes(result.bytes));
+}
+
+}  // namespace
+
+void add_trace_command(CLI::App& app, int& status) {
+  (void)status;  // summary and export succeed or throw
+  CLI::App* command = app.add_subcommand("trace", "Read a trace that `zero1 train --trace FILE` recorded");
+  command->require_subcommand(1);
+
+  auto summary = std::make_shared<SummaryFlags>();
+  CLI::App* summary_command = command->add_subcommand(
+      "summary",
+      "Communication, what of it is exposed and what overlaps with compute: by rank, bucket and step");
+  summary_command->add_option("FILE", summary->file, "The trace")->required();
+  summary_command->add_flag("--json", summary->json, "Everything, for machines");
+  summary_command->add_flag("--all-steps", summary->all_steps, "A line for each step, not a selection");
+  summary_command->callback([summary] { run_summary(*summary); });
+
+  auto flags = std::make_shared<ExportFlags>();
+  CLI::App* export_command = command->add_subcommand(
+      "export", "Write the timeline as Chrome trace JSON, for https://ui.perfetto.dev");
+  export_command->add_option("FILE", flags->file, "The trace")->required();
+  export_command->add_option("OUT.json", flags->out, "The timeline to write; replaced if it exists")
+      ->required();
+  export_command->callback([flags] { run_export(*flags); });
+}
+
 }  // namespace zero1::app

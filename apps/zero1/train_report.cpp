@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/base/file.h"
 #include "core/base/units.h"
 #include "core/layout/svg.h"
 
@@ -122,6 +123,11 @@ void print_summary(const TrainConfig& config, const TrainSummary& summary) {
                config.trace);
   }
   if (!config.save_weights.empty()) fmt::print("Weights: {}\n", config.save_weights);
+}
+
+void write_ownership_svg(const TrainSummary& summary, const std::string& path) {
+  write_file(path, ownership_svg(summary.layout));
+  fmt::print("Ownership map: {}\n", path);
 }
 
 }  // namespace zero1::app

@@ -50,7 +50,7 @@ void InputFile::read_at(std::int64_t offset, void* to, std::int64_t bytes) const
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(path_, fmt::format("cannot read at byte {}: {}", offset, std::strerror(errno)));
     if (got == 0)
-      fail(path_, fmt::format("ends at byte {} although it had {} when it was opened", offset, size_bytes_));
+      fail(path_, fmt::format("has become shorter than the {} bytes it had when it was opened", size_bytes_));
     cursor += got;
     offset += got;
     bytes -= got;

@@ -164,12 +164,9 @@ struct SafetensorsWriter::Impl {
       std::sort(ranges.begin(), ranges.end(),
                 [](const Range& a, const Range& b) { return a.start < b.start; });
       std::int64_t covered = 0;
-      for (const Range& range : ranges) {
-        if (range.start != covered) break;
-        covered = range.end;
-      }
-      const bool all_in_sequence = ranges.empty() || ranges.back().end == covered;
-      if (covered != entries[i].numel() || !all_in_sequence) {
+      auto range = ranges.begin();
+      while (range != ranges.end() && range->start == covered) covered = (range++)->end;
+      if (range != ranges.end() || covered != entries[i].numel()) {
         throw Error(fmt::format("{}: tensor {}: element {} of {} was not written exactly once", file.path(),
                                 in_quotes(entries[i].name), covered, entries[i].numel()));
       }

@@ -142,6 +142,16 @@ int find_or_add_buffer(std::vector<BufferLayout>& buffers, const ParamSpec& spec
   return index;
 }
 
+/// Sums over all buffers must be safe for everybody.
+void check_total(const std::vector<BufferLayout>& buffers) {
+  try {
+    std::int64_t total = 0;
+    for (const BufferLayout& buffer : buffers) total = add(total, buffer.numel);
+  } catch (const Overflow&) {
+    throw InputError("params: all buffers together exceed 2^63 - 1 elements");
+  }
+}
+
 }  // namespace
 
 int Layout::bucket_count() const {
@@ -183,6 +193,7 @@ Layout compute_layout(std::vector<ParamSpec> specs, const LayoutOptions& options
     }
   }
   for (BucketFiller& filler : fillers) filler.finish();
+  check_total(layout.buffers);
   return layout;
 }
 

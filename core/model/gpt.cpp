@@ -149,16 +149,21 @@ GptActivations Gpt::forward_to_logits(const Batch& batch, bool keep, ModelHooks&
 
   for (int block = 0; block < config_.num_layers; ++block) {
     hooks.begin_forward(1 + block);
-    BlockActivations activations;
-    activations.x = std::move(x);
-    x = forward_block(context_, shape, block_param(block), activations);
-    if (keep) saved.blocks.push_back(std::move(activations));
+    {
+      BlockActivations activations;
+      activations.x = std::move(x);
+      x = forward_block(context_, shape, block_param(block), activations);
+      if (keep) saved.blocks.push_back(std::move(activations));
+    }
     hooks.end_forward(1 + block);
   }
 
   hooks.begin_forward(ln_f_layer());
   saved.ln_f = forward_norm(context_, shape, ln_f_weight(), ln_f_bias(), x);
-  if (keep) saved.x = std::move(x);
+  if (keep)
+    saved.x = std::move(x);
+  else
+    x.free();
   hooks.end_forward(ln_f_layer());
 
   hooks.begin_forward(head_layer());

@@ -23,7 +23,8 @@ struct ParamBinding {
   TensorView main_grad;
 };
 
-/// One microbatch on one rank: `sequences` rows of seq_len tokens and their targets. Device pointers.
+/// One microbatch on one rank: `sequences` rows of seq_len tokens and their targets. Device pointers,
+/// which must stay valid and unchanged until backward has run (after evaluate: until it has).
 struct Batch {
   const std::int32_t* tokens = nullptr;
   const std::int32_t* targets = nullptr;

@@ -1,1 +1,80 @@
-// to be written
+// The document's frame, its tracks and its file. What one event looks like is in chrome_writer.cpp, which
+// arrows there are in flows.cpp.
+#include "core/trace/chrome_export.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "core/base/error.h"
+#include "core/trace/chrome_writer.h"
+#include "core/trace/flows.h"
+
+namespace zero1::trace {
+
+namespace {
+
+constexpr std::int64_t progress_calls = 200;
+
+/// Slices of one track must nest. Spans of one stream do; where some do not (several collectives at once),
+/// they go to the first of the stream's tracks in which they nest.
+class TrackAssigner {
+ public:
+  /// Events come in the order of their begins, the longer first where two begin together.
+  int track(const Event& event) {
+    std::vector<Stack>& tracks = streams_[key(event)];
+    for (std::size_t i = 0;; ++i) {
+      if (i == tracks.size()) tracks.emplace_back();
+      Stack& open = tracks[i];
+      while (!open.empty() && open.back() <= event.begin_ns) open.pop_back();
+      if (!open.empty() && open.back() < event.end_ns) continue;
+      open.push_back(event.end_ns);
+      return static_cast<int>(i);
+    }
+  }
+
+ private:
+  using Stack = std::vector<std::int64_t>;  ///< ends of the slices that are open, the innermost last
+  static std::pair<int, StreamId> key(const Event& event) { return {event.rank, event.stream}; }
+
+  std::map<std::pair<int, StreamId>, std::vector<Stack>> streams_;
+};
+
+void sort_for_nesting(std::vector<Event>& events) {
+  std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
+  });
+}
+
+}  // namespace
+
+ExportResult export_chrome(const Reader& reader, const std::string& path,
+                           const std::function<void(double)>& progress) {
+  std::vector<Event> events = reader.read_all();
+  sort_for_nesting(events);
+  const std::vector<FlowPoint> points = find_flows(events);
+
+  ChromeWriter writer(path, reader);
+  TrackAssigner tracks;
+  auto point = points.begin();
+  const auto count = static_cast<std::int64_t>(events.size());
+  const std::int64_t stride = std::max<std::int64_t>(1, count / progress_calls);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Event& event = events[static_cast<std::size_t>(i)];
+    const int track = is_slice(event) ? tracks.track(event) : 0;
+    writer.event(event, track);
+    // An arrow's point follows its slice, so that readers that take equal times in file order bind it there.
+    for (; point != points.end() && point->event == i; ++point) writer.flow(event, track, *point);
+    if (progress && i % stride == 0) progress(static_cast<double>(i) / static_cast<double>(count));
+  }
+  ExportResult result;
+  result.events = count;
+  result.flows = std::count_if(points.begin(), points.end(),
+                               [](const FlowPoint& p) { return p.phase == FlowPhase::start; });
+  result.bytes = writer.finish();
+  if (progress) progress(1.0);
+  return result;
+}
+
+}  // namespace zero1::trace

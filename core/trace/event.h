@@ -14,18 +14,18 @@ inline constexpr std::uint32_t format_version = 1;
 enum class Kind : std::uint8_t {
   none = 0,
   // spans of the training loop (compute stream)
-  step = 1,              ///< one whole iteration
-  microbatch = 2,        ///< forward and backward of one microbatch
-  forward = 3,           ///< forward of one layer
-  backward = 4,          ///< backward of one layer
-  evaluation = 5,        ///< one evaluation pass
-  data = 6,              ///< reading the next batch
+  step = 1,        ///< one whole iteration
+  microbatch = 2,  ///< forward and backward of one microbatch
+  forward = 3,     ///< forward of one layer
+  backward = 4,    ///< backward of one layer
+  evaluation = 5,  ///< one evaluation pass
+  data = 6,        ///< reading the next batch
   // gradients and buckets (instants, host)
-  grad_ready = 10,       ///< a parameter has reported; elem range: its buffer range (world)
-  bucket_state = 11,     ///< `detail` is the new BucketState
+  grad_ready = 10,    ///< a parameter has reported; elem range: its buffer range (world)
+  bucket_state = 11,  ///< `detail` is the new BucketState
   // collectives: issue is an instant on the compute stream, run a span on the communication stream,
   // wait a span on the stream that was held up
-  collective_issue = 20, ///< `detail` is the Collective; bytes: what this rank contributes
+  collective_issue = 20,  ///< `detail` is the Collective; bytes: what this rank contributes
   collective_run = 21,
   collective_wait = 22,  ///< exposed communication
   // phases of the optimizer step (compute stream)
@@ -35,17 +35,24 @@ enum class Kind : std::uint8_t {
   grad_norm = 33,
   clip = 34,
   adamw = 35,
-  copy_params = 36,      ///< main parameters to the parameter buffer's slice
+  copy_params = 36,  ///< main parameters to the parameter buffer's slice
   zero_grads = 37,
   // checkpoints (later), memory
   checkpoint_snapshot = 40,
   checkpoint_write = 41,
   checkpoint_publish = 42,
   checkpoint_load = 43,
-  memory = 50,           ///< counter: `detail` is the MemoryKind, bytes the allocated bytes
+  memory = 50,  ///< counter: `detail` is the MemoryKind, bytes the allocated bytes
 };
 
-enum class Collective : std::uint8_t { reduce_scatter, all_gather, all_reduce, broadcast, all_to_all, barrier };
+enum class Collective : std::uint8_t {
+  reduce_scatter,
+  all_gather,
+  all_reduce,
+  broadcast,
+  all_to_all,
+  barrier
+};
 
 /// The life of one bucket within a step.
 enum class BucketState : std::uint8_t { accumulating, ready, reducing, reduced, stepped, gathering, current };
@@ -54,30 +61,30 @@ enum class BucketState : std::uint8_t { accumulating, ready, reducing, reduced, 
 enum class StreamId : std::uint8_t { compute = 0, communication = 1, host = 2 };
 
 enum Flags : std::uint16_t {
-  modelled_link = 1,      ///< the duration includes a modelled bandwidth or latency
-  first_iteration = 2,    ///< ready counts were being learnt
-  coalesced = 4,          ///< several buckets in one launch
+  modelled_link = 1,    ///< the duration includes a modelled bandwidth or latency
+  first_iteration = 2,  ///< ready counts were being learnt
+  coalesced = 4,        ///< several buckets in one launch
   last_microbatch = 8,
-  predicted = 16,         ///< made by a simulation, not measured
+  predicted = 16,  ///< made by a simulation, not measured
 };
 
 /// 64 bytes, little-endian, written to files as it stands. -1 in step, bucket, param, layer: none.
 struct Event {
-  std::int64_t begin_ns = 0;    ///< on the run's clock, from the run's start
+  std::int64_t begin_ns = 0;  ///< on the run's clock, from the run's start
   std::int64_t end_ns = 0;
   std::int64_t elem_start = 0;  ///< element range, half-open; in bucket coordinates for collectives,
   std::int64_t elem_end = 0;    ///< in world coordinates of the buffer for parameters
   std::int64_t bytes = 0;
   std::int32_t step = -1;
-  std::int32_t bucket = -1;     ///< global bucket number: buffers in order, buckets in order
-  std::int32_t param = -1;      ///< index into the model's parameters, in model order
+  std::int32_t bucket = -1;  ///< global bucket number: buffers in order, buckets in order
+  std::int32_t param = -1;   ///< index into the model's parameters, in model order
   std::int16_t rank = 0;
   std::int16_t microbatch = -1;
-  std::int16_t layer = -1;      ///< index into the model's layers
-  std::uint16_t flags = 0;      ///< a union of Flags
+  std::int16_t layer = -1;  ///< index into the model's layers
+  std::uint16_t flags = 0;  ///< a union of Flags
   Kind kind = Kind::none;
   StreamId stream = StreamId::host;
-  std::uint8_t detail = 0;      ///< Collective, BucketState or MemoryKind, by kind
+  std::uint8_t detail = 0;  ///< Collective, BucketState or MemoryKind, by kind
   std::uint8_t reserved = 0;
 };
 static_assert(sizeof(Event) == 64);

@@ -1,6 +1,7 @@
 // The pipeline's side of tracing: one object per rank, handed around with the rank's context.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -12,10 +13,15 @@ namespace zero1::trace {
 class Recorder;
 class Lane;
 class Gate;
+struct PendingSpan;
 
 /// Emits one rank's events. With neither recorder nor gate every call is a branch. The "current" step
 /// and microbatch are filled into events that leave them at -1. Host calls come from the rank's thread;
-/// what runs on the communication stream is stamped there.
+/// what runs on the communication stream is stamped there. Recorder and gate outlive the rank's streams.
+///
+/// An event travels through the lane of its stream field, and a lane is pushed by one thread at a time:
+/// spans by the thread that runs their stream, instants by the rank's thread, so that an instant must not
+/// claim the communication stream.
 class Tracer {
  public:
   Tracer() = default;  ///< emits nothing
@@ -26,35 +32,46 @@ class Tracer {
   void set_microbatch(std::int16_t microbatch) { microbatch_ = microbatch; }
   std::int32_t step() const { return step_; }
 
-  /// An instant on the host, now.
-  void instant(Event event);
+  /// An instant on the host, now: passes the gate, then is recorded.
+  void instant(Event event) {
+    if (enabled()) emit_instant(event);
+  }
 
   /// Queues the begin of `event` on `stream` (passing the gate there) and gives it a handle; `end`
-  /// queues its end on the same stream and records it. Both cost nothing when disabled.
+  /// queues its end on the same stream and records it. Both cost nothing when disabled. The event's
+  /// stream field is set to the stream's kind. Spans of one stream end in reverse order of their begins.
   class Span {
    public:
     Span() = default;
-    Span(Tracer& tracer, Stream& stream, Event event);
+    Span(Tracer& tracer, Stream& stream, Event event) {
+      if (tracer.enabled()) begin(tracer, stream, event);
+    }
     Span(Span&& other) noexcept;
     Span& operator=(Span&& other) noexcept;
     ~Span() { end(); }
-    void end();
+    void end() {
+      if (pending_ != nullptr) queue_end();
+    }
 
    private:
-    struct Pending;
-    Tracer* tracer_ = nullptr;
+    void begin(Tracer& tracer, Stream& stream, Event event);
+    void queue_end();
+
     Stream* stream_ = nullptr;
-    std::shared_ptr<Pending> pending_;
+    PendingSpan* pending_ = nullptr;  ///< owned by the lane's pool
   };
 
   [[nodiscard]] Span span(Stream& stream, Event event) { return Span(*this, stream, event); }
 
  private:
+  void emit_instant(Event event);
   Event completed(Event event) const;  ///< fills rank, step, microbatch where unset
 
   int rank_ = 0;
   Recorder* recorder_ = nullptr;
   Gate* gate_ = nullptr;
+  std::array<Lane*, 3> lanes_{};  ///< by StreamId
+  std::int64_t start_ns_ = 0;     ///< the recorder's
   std::int32_t step_ = -1;
   std::int16_t microbatch_ = -1;
 };

@@ -33,7 +33,9 @@ BucketGroup::BucketGroup(RankContext& context, const Layout& layout, std::vector
       config_(config),
       communicator_(communicator_of(context, buckets_.front())),
       count_of_param_(layout.specs.size(), -1),
-      inputs_ready_(context.device.create_event()) {
+      inputs_ready_(context.device.create_event()),
+      reduction_done_(context.device.create_event()),
+      gather_done_(context.device.create_event()) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     for (const int param : buckets_[b].layout().params) {
       count_of_param_[static_cast<std::size_t>(param)] = static_cast<int>(counts_.size());
@@ -126,9 +128,10 @@ void BucketGroup::emit_state(BucketState state) {
   }
 }
 
-/// Issues one coalesced launch: `launch_bucket(bucket)` calls the communicator for each bucket.
+/// Issues one coalesced launch: `launch_bucket(bucket)` calls the communicator for each bucket. The Work is
+/// complete at `done`, which lies behind the trace's end stamps: nobody goes on before a run has its end.
 template <class Launch>
-Work BucketGroup::launch(Collective what, Launch&& launch_bucket) {
+Work BucketGroup::launch(Collective what, const std::shared_ptr<Event>& done, Launch&& launch_bucket) {
   std::vector<trace::Tracer::Span> runs;
   if (context_.tracer.enabled()) {
     for (const BucketRef& bucket : buckets_) {
@@ -141,9 +144,10 @@ Work BucketGroup::launch(Collective what, Launch&& launch_bucket) {
   }
   CoalescingScope scope(communicator_, context_.communication);
   for (const BucketRef& bucket : buckets_) launch_bucket(bucket);
-  Work work = scope.finish();
+  scope.finish();
   while (!runs.empty()) runs.pop_back();  // innermost span first
-  return work;
+  context_.communication.record(*done);
+  return Work(done);
 }
 
 void BucketGroup::wait_for(Work& work, Collective what) {
@@ -211,16 +215,17 @@ void BucketGroup::start_grad_sync() {
   const bool scatter = config_.use_distributed_optimizer && !config_.force_all_reduce;
   const ReduceOp op = config_.average_in_collective ? ReduceOp::average : ReduceOp::sum;
   Stream& stream = context_.communication;
-  reduction_ =
-      launch(scatter ? Collective::reduce_scatter : Collective::all_reduce, [&](const BucketRef& bucket) {
-        const TensorView grads = bucket.buffer->bucket_grads(bucket.bucket);
-        if (scatter) {
-          const TensorView own = bucket.buffer->shard_grads(bucket.bucket, communicator_.rank());
-          communicator_.reduce_scatter(stream, own, grads, op);
-        } else {
-          communicator_.all_reduce(stream, grads, op);
-        }
-      });
+  reduction_ = launch(scatter ? Collective::reduce_scatter : Collective::all_reduce, reduction_done_,
+                      [&](const BucketRef& bucket) {
+                        const TensorView grads = bucket.buffer->bucket_grads(bucket.bucket);
+                        if (scatter) {
+                          const TensorView own =
+                              bucket.buffer->shard_grads(bucket.bucket, communicator_.rank());
+                          communicator_.reduce_scatter(stream, own, grads, op);
+                        } else {
+                          communicator_.all_reduce(stream, grads, op);
+                        }
+                      });
   reduction_outstanding_ = true;
   emit_state(BucketState::reducing);
 }
@@ -267,7 +272,7 @@ void BucketGroup::start_param_sync() {
   context_.communication.wait(*inputs_ready_);
   emit_state(BucketState::gathering);
   Stream& stream = context_.communication;
-  gathering_ = launch(Collective::all_gather, [&](const BucketRef& bucket) {
+  gathering_ = launch(Collective::all_gather, gather_done_, [&](const BucketRef& bucket) {
     communicator_.all_gather(stream, bucket.buffer->bucket_params(bucket.bucket),
                              bucket.buffer->shard_params(bucket.bucket, communicator_.rank()));
   });

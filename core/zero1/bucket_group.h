@@ -86,7 +86,7 @@ class BucketGroup {
   trace::Event collective_event(trace::Kind kind, trace::Collective what, const BucketRef& bucket) const;
   void emit_state(trace::BucketState state);
   template <class Launch>
-  Work launch(trace::Collective what, Launch&& launch_bucket);
+  Work launch(trace::Collective what, const std::shared_ptr<Event>& done, Launch&& launch_bucket);
   void wait_for(Work& work, trace::Collective what);
   std::string describe(const ReadyCount& count) const;
 
@@ -105,6 +105,8 @@ class BucketGroup {
   DeviceMemory grad_stats_;  ///< fp64 [params][2]: largest magnitude, non-finite count
   std::vector<double> host_stats_;
   std::unique_ptr<Event> inputs_ready_;
+  std::shared_ptr<Event> reduction_done_;
+  std::shared_ptr<Event> gather_done_;
   Work reduction_;
   bool reduction_outstanding_ = false;
   Work gathering_;

@@ -1,5 +1,5 @@
 // The CPU's operations. Each call checks its arguments, then submits a closure to the stream; the
-// kernels are in cpu_ops_*.cpp, cpu_attention.cpp and matmul.cpp.
+// kernels are in cpu_ops_*.cpp, cpu_attention.cpp and matmul.cpp (oneDNN).
 #pragma once
 
 #include <utility>
@@ -66,7 +66,7 @@ class CpuOps final : public Ops {
     ours.submit([&workers = ours.workers(), fn = std::move(fn)]() mutable { fn(workers); });
   }
 
-  MatmulEngine matmul_;
+  ProductCache products_;
 };
 
 }  // namespace zero1::cpu

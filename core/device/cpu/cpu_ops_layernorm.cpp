@@ -22,15 +22,6 @@ const float* as_floats(const T* row, float* buffer, std::int64_t channels) {
   }
 }
 
-/// Lanes beyond a partial step, set to zero: they must not count in sums.
-ZERO1_INLINE Vec valid(Vec v, AllLanes) {
-  return v;
-}
-ZERO1_INLINE Vec valid(Vec v, FirstLanes part) {
-  for (int lane = part.count; lane < lanes; ++lane) v[lane] = 0;
-  return v;
-}
-
 template <class T>
 void normalize_row(T* out, float* mean, float* rstd, const T* in, const T* weight, const T* bias,
                    std::int64_t channels, float eps, float* buffer) {
@@ -40,7 +31,7 @@ void normalize_row(T* out, float* mean, float* rstd, const T* in, const T* weigh
   const float mu = sum(acc) / static_cast<float>(channels);
   Vec squares{};
   for_lanes(0, channels, [&](std::int64_t c, auto part) {
-    const Vec centred = valid(load(x + c, part) - mu, part);
+    const Vec centred = valid(load(x + c, part) - mu, part, 0);
     squares += centred * centred;
   });
   const float scale = 1.0F / std::sqrt(sum(squares) / static_cast<float>(channels) + eps);
@@ -60,7 +51,7 @@ void backward_row(T* d_x, float* weight_sums, float* bias_sums, const T* d_out, 
   Vec acc_normal{};
   for_lanes(0, channels, [&](std::int64_t c, auto part) {
     const Vec dy = load(d_out + c, part);
-    const Vec normal = valid((load(in + c, part) - mean) * rstd, part);
+    const Vec normal = valid((load(in + c, part) - mean) * rstd, part, 0);
     const Vec d_normal = dy * load(weight + c, part);
     store(weight_sums + c, load(weight_sums + c, part) + dy * normal, part);
     store(bias_sums + c, load(bias_sums + c, part) + dy, part);

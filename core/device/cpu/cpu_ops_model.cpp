@@ -10,6 +10,7 @@
 #include "core/device/cpu/cpu_ops.h"
 #include "core/device/cpu/row_sums.h"
 #include "core/device/cpu/vec.h"
+#include "core/device/cpu/vector_math.h"
 
 namespace zero1::cpu {
 
@@ -54,26 +55,6 @@ void for_columns(Workers& workers, std::int64_t channels, Fn&& fn) {
   });
 }
 
-constexpr float sqrt_2_over_pi = 0.797884561F;
-constexpr float gelu_cubic = 0.044715F;
-
-/// gelu_tanh(x) = x * gate with gate = (1 + tanh(u)) / 2 = 1 / (1 + e^(-2u)), u = √(2/π) (x + 0.044715 x³).
-/// Beyond |x| = 16 the gate is 0 or 1 in fp32; the clamp keeps x³ finite there.
-ZERO1_INLINE Vec gelu_gate(Vec clamped) {
-  const Vec u = (clamped + clamped * clamped * clamped * gelu_cubic) * sqrt_2_over_pi;
-  return 1.0F / (1.0F + exp(u * -2.0F));
-}
-ZERO1_INLINE Vec clamp_gelu(Vec x) {
-  return min(max(x, splat(-16.0F)), splat(16.0F));
-}
-
-ZERO1_INLINE Vec gelu_derivative(Vec x) {
-  const Vec clamped = clamp_gelu(x);
-  const Vec gate = gelu_gate(clamped);
-  const Vec du = (clamped * clamped * (3.0F * gelu_cubic) + 1.0F) * sqrt_2_over_pi;
-  return gate + clamped * gate * (1.0F - gate) * (du * 2.0F);
-}
-
 /// Σ e^(logit - largest) of one row and its largest logit; the exponentials go to `exps` unless null.
 struct RowSum {
   float largest;
@@ -85,14 +66,7 @@ template <class T>
 RowSum sum_exps(const T* logits, std::int64_t vocab, float* exps) {
   Vec largest = splat(-std::numeric_limits<float>::infinity());
   for_lanes(0, vocab, [&](std::int64_t i, auto part) {
-    if constexpr (std::is_same_v<decltype(part), AllLanes>) {
-      largest = max(load(logits + i, part), largest);
-    } else {
-      for (int lane = 0; lane < part.count; ++lane) {
-        const float x = static_cast<float>(logits[i + lane]);
-        largest[lane] = largest[lane] > x ? largest[lane] : x;
-      }
-    }
+    largest = max(valid(load(logits + i, part), part, -std::numeric_limits<float>::infinity()), largest);
   });
   const float top = max(largest);
   double total = 0;
@@ -100,12 +74,9 @@ RowSum sum_exps(const T* logits, std::int64_t vocab, float* exps) {
   for (std::int64_t start = 0; start < vocab; start += block) {
     Vec acc{};
     for_lanes(start, std::min(vocab, start + block), [&](std::int64_t i, auto part) {
-      Vec e = exp(load(logits + i, part) - top);
+      const Vec e = exp(load(logits + i, part) - top);
       if (exps != nullptr) store(exps + i, e, part);
-      if constexpr (std::is_same_v<decltype(part), FirstLanes>) {
-        for (int lane = part.count; lane < lanes; ++lane) e[lane] = 0;
-      }
-      acc += e;
+      acc += valid(e, part, 0);
     });
     total += static_cast<double>(sum(acc));
   }
@@ -247,10 +218,10 @@ void CpuOps::bias_gelu_forward(Stream& stream, TensorView out, TensorView pre, C
         T* before = pre.as<T>() + row * channels;
         T* after = out.as<T>() + row * channels;
         for_lanes(0, channels, [&](std::int64_t c, auto part) {
-          store(before + c, load(in + c, part) + load(bias.as<T>() + c, part), part);
-          // Backward sees the rounded value, so forward uses it, too.
-          const Vec value = load(before + c, part);
-          store(after + c, value * gelu_gate(clamp_gelu(value)), part);
+          // Backward will see the rounded value, so forward uses it, too.
+          const Vec value = as_stored<T>(load(in + c, part) + load(bias.as<T>() + c, part));
+          store(before + c, value, part);
+          store(after + c, value * Gelu(value).gate, part);
         });
       });
     });
@@ -265,7 +236,7 @@ void CpuOps::gelu_backward(Stream& stream, TensorView d_pre, ConstTensorView d_o
     run(stream, [=](Workers& workers) {
       workers.split(d_pre.numel, [&](std::int64_t begin, std::int64_t end) {
         for_lanes(begin, end, [&](std::int64_t i, auto part) {
-          const Vec slope = gelu_derivative(load(pre.as<T>() + i, part));
+          const Vec slope = Gelu(load(pre.as<T>() + i, part)).slope();
           store(d_pre.as<T>() + i, load(d_out.as<T>() + i, part) * slope, part);
         });
       });

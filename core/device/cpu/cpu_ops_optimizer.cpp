@@ -7,6 +7,7 @@
 #include "core/device/cpu/checks.h"
 #include "core/device/cpu/cpu_ops.h"
 #include "core/device/cpu/vec.h"
+#include "core/device/cpu/vector_math.h"
 
 namespace zero1::cpu {
 
@@ -117,15 +118,6 @@ struct AdamWCoefficients {
     eps = args.eps;
   }
 };
-
-ZERO1_INLINE Vec sqrt(Vec v) {
-#if defined(__AVX512F__)
-  return std::bit_cast<Vec>(_mm512_maskz_sqrt_ps(every_lane, std::bit_cast<__m512>(v)));
-#else
-  for (int i = 0; i < lanes; ++i) v[i] = std::sqrt(v[i]);
-  return v;
-#endif
-}
 
 template <class Grad, class Model>
 void adamw_range(const AdamWArgs& args, std::int64_t begin, std::int64_t end) {

@@ -1,31 +1,51 @@
-// Matrix products on oneDNN. matmul.cpp alone knows of it.
+// Matrix products on oneDNN, of which matmul.cpp alone knows.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 
+#include "core/base/dtype.h"
 #include "core/device/cpu/workers.h"
-#include "core/device/ops.h"
 
 namespace zero1::cpu {
 
-/// Sets how many threads oneDNN and OpenMP use when called from this thread.
+/// How many threads oneDNN may use when called from this thread, outside of parallel regions.
 void use_threads(int threads);
 
-/// C = alpha * op(A) · op(B) + beta * C on row-major fp32 matrices with row strides, on `threads` threads
-/// (1 inside a parallel region).
-void sgemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
-           const float* a, std::int64_t row_stride_a, const float* b, std::int64_t row_stride_b, float beta,
-           float* c, std::int64_t row_stride_c);
+/// C = alpha * op(A) · op(B) + beta * C on row-major matrices, op(A) [m, k], op(B) [k, n]. Rows of what
+/// is stored are `stride_*` elements apart.
+struct ProductShape {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;
+  DType in = DType::fp32;   ///< of A and B
+  DType out = DType::fp32;  ///< of C: fp32, or the dtype of A and B
+  float alpha = 1, beta = 0;
 
-/// Runs Ops::matmul and keeps what oneDNN has compiled for the shapes seen. Thread-safe.
-class MatmulEngine {
+  friend auto operator<=>(const ProductShape&, const ProductShape&) = default;
+};
+
+/// One shape, compiled for a number of threads. Any number of threads may call it at once.
+class Product {
  public:
-  MatmulEngine();
-  ~MatmulEngine();
+  virtual ~Product() = default;
 
-  /// Arguments are checked already.
-  void run(Workers& workers, const MatmulArgs& args);
+  /// `slot` of the scratch is used for what oneDNN needs.
+  virtual void operator()(const void* a, const void* b, void* c, Scratch& scratch, int slot) const = 0;
+};
+
+/// Compiles products and keeps them. Thread-safe.
+class ProductCache {
+ public:
+  ProductCache();
+  ~ProductCache();
+
+  /// Whether this machine multiplies matrices of `dtype` at speed; others are to be widened to fp32.
+  bool supports(DType dtype) const;
+
+  /// The product of this shape. Lives as long as the cache.
+  const Product& get(int threads, const ProductShape& shape);
 
  private:
   struct Impl;

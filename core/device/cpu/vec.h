@@ -4,13 +4,14 @@
 // result therefore depends neither on its position nor on how a range is cut.
 #pragma once
 
-#if defined(__F16C__)
+#if defined(__F16C__) || defined(__FMA__)
 #include <immintrin.h>
 #endif
 
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "core/base/dtype.h"
 
@@ -40,7 +41,7 @@ ZERO1_INLINE Vec from_bits(UintVec v) {
   return std::bit_cast<Vec>(v);
 }
 
-/// The IEEE maximum of each pair, except that a NaN in `a` is kept and one in `b` is not.
+/// The larger and the smaller of each pair; a NaN in `a` is kept, one in `b` is not.
 ZERO1_INLINE Vec max(Vec a, Vec b) {
   return a < b ? b : a;
 }
@@ -48,64 +49,123 @@ ZERO1_INLINE Vec min(Vec a, Vec b) {
   return a > b ? b : a;
 }
 
-ZERO1_INLINE Vec widen(const float* p) {
-  Vec v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-
-ZERO1_INLINE Vec widen(const BFloat16* p) {
-  HalfBits half;
-  std::memcpy(&half, p, sizeof half);
-  return from_bits(__builtin_convertvector(half, UintVec) << 16);
-}
-
-ZERO1_INLINE Vec widen(const Float16* p) {
+/// a * b + c, rounded once where the processor can.
+ZERO1_INLINE Vec fma(Vec a, Vec b, Vec c) {
 #if defined(__AVX512F__)
   return std::bit_cast<Vec>(
-      _mm512_maskz_cvtph_ps(every_lane, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
-#elif defined(__F16C__)
-  const __m256 low = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  const __m256 high = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)));
-  Vec v;
-  std::memcpy(&v, &low, sizeof low);
-  std::memcpy(reinterpret_cast<char*>(&v) + sizeof low, &high, sizeof high);
-  return v;
+      _mm512_fmadd_ps(std::bit_cast<__m512>(a), std::bit_cast<__m512>(b), std::bit_cast<__m512>(c)));
+#elif defined(__FMA__)
+  __m256 x[2], y[2], z[2];
+  std::memcpy(x, &a, sizeof a);
+  std::memcpy(y, &b, sizeof b);
+  std::memcpy(z, &c, sizeof c);
+  for (int i = 0; i < 2; ++i) z[i] = _mm256_fmadd_ps(x[i], y[i], z[i]);
+  std::memcpy(&c, z, sizeof c);
+  return c;
 #else
-  Vec v;
-  for (int i = 0; i < lanes; ++i) v[i] = static_cast<float>(p[i]);
-  return v;
+  return a * b + c;
 #endif
 }
 
-ZERO1_INLINE void narrow(float* p, Vec v) {
-  std::memcpy(p, &v, sizeof v);
+// ---- sixteen bf16 or fp16 elements ----
+
+template <class T>
+ZERO1_INLINE Vec unpack(HalfBits half);
+template <class T>
+ZERO1_INLINE HalfBits pack(Vec v);
+
+template <>
+ZERO1_INLINE Vec unpack<BFloat16>(HalfBits half) {
+#if defined(__AVX512F__)  // g++ 12 splits the generic conversion
+  const __m512i wide = _mm512_maskz_cvtepu16_epi32(every_lane, std::bit_cast<__m256i>(half));
+  return from_bits(std::bit_cast<UintVec>(wide) << 16);
+#else
+  return from_bits(__builtin_convertvector(half, UintVec) << 16);
+#endif
 }
 
 /// Rounds to nearest even as BFloat16(float) does, NaN included.
-ZERO1_INLINE void narrow(BFloat16* p, Vec v) {
+template <>
+ZERO1_INLINE HalfBits pack<BFloat16>(Vec v) {
   const UintVec u = bits_of(v);
+#if defined(__AVX512BF16__)
+  // The instruction agrees, except that it takes subnormal numbers for zero.
+  const auto magnitude = std::bit_cast<__m512i>(u & 0x7FFFFFFFu);
+  const __m512i below = _mm512_sub_epi32(magnitude, _mm512_set1_epi32(1));
+  if (_mm512_cmplt_epu32_mask(below, _mm512_set1_epi32(0x007FFFFF)) == 0) [[likely]] {
+    return std::bit_cast<HalfBits>(_mm512_cvtneps_pbh(std::bit_cast<__m512>(v)));
+  }
+#endif
   const UintVec rounded = u + 0x7FFFu + ((u >> 16) & 1u);
   const UintVec quiet_nan = u | 0x00400000u;
   const UintVec result = ((u & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : rounded) >> 16;
-  const HalfBits half = __builtin_convertvector(result, HalfBits);
-  std::memcpy(static_cast<void*>(p), &half, sizeof half);
+#if defined(__AVX512F__)
+  return std::bit_cast<HalfBits>(_mm512_maskz_cvtepi32_epi16(every_lane, std::bit_cast<__m512i>(result)));
+#else
+  return __builtin_convertvector(result, HalfBits);
+#endif
 }
 
-ZERO1_INLINE void narrow(Float16* p, Vec v) {
+template <>
+ZERO1_INLINE Vec unpack<Float16>(HalfBits half) {
 #if defined(__AVX512F__)
-  const __m256i half = _mm512_maskz_cvtps_ph(every_lane, std::bit_cast<__m512>(v), _MM_FROUND_TO_NEAREST_INT);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), half);
+  return std::bit_cast<Vec>(_mm512_maskz_cvtph_ps(every_lane, std::bit_cast<__m256i>(half)));
+#else
+  Vec v;
+  for (int i = 0; i < lanes; ++i) v[i] = static_cast<float>(std::bit_cast<Float16>(half[i]));
+  return v;
+#endif
+}
+
+template <>
+ZERO1_INLINE HalfBits pack<Float16>(Vec v) {
+#if defined(__AVX512F__)
+  return std::bit_cast<HalfBits>(
+      _mm512_maskz_cvtps_ph(every_lane, std::bit_cast<__m512>(v), _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__F16C__)
   __m256 part[2];
+  __m128i half[2];
   std::memcpy(part, &v, sizeof v);
-  for (int i = 0; i < 2; ++i) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8 * i),
-                     _mm256_cvtps_ph(part[i], _MM_FROUND_TO_NEAREST_INT));
-  }
+  for (int i = 0; i < 2; ++i) half[i] = _mm256_cvtps_ph(part[i], _MM_FROUND_TO_NEAREST_INT);
+  HalfBits result;
+  std::memcpy(&result, half, sizeof result);
+  return result;
 #else
-  for (int i = 0; i < lanes; ++i) p[i] = Float16(v[i]);
+  HalfBits half;
+  for (int i = 0; i < lanes; ++i) half[i] = Float16(v[i]).bits;
+  return half;
 #endif
+}
+
+// ---- arrays ----
+
+template <class T>
+ZERO1_INLINE Vec widen(const T* p) {
+  std::conditional_t<std::is_same_v<T, float>, Vec, HalfBits> stored;
+  std::memcpy(&stored, p, sizeof stored);
+  if constexpr (std::is_same_v<T, float>)
+    return stored;
+  else
+    return unpack<T>(stored);
+}
+
+template <class T>
+ZERO1_INLINE void narrow(T* p, Vec v) {
+  if constexpr (std::is_same_v<T, float>) {
+    std::memcpy(p, &v, sizeof v);
+  } else {
+    const HalfBits half = pack<T>(v);
+    std::memcpy(static_cast<void*>(p), &half, sizeof half);
+  }
+}
+
+/// `v` rounded to T and widened again.
+template <class T>
+ZERO1_INLINE Vec as_stored(Vec v) {
+  if constexpr (std::is_same_v<T, float>)
+    return v;
+  else
+    return unpack<T>(pack<T>(v));
 }
 
 /// A step over all lanes, and one over the first `count` of them.
@@ -143,6 +203,15 @@ ZERO1_INLINE void for_lanes(std::int64_t begin, std::int64_t end, Body&& body) {
   if (i < end) body(i, FirstLanes{static_cast<int>(end - i)});
 }
 
+/// Lanes beyond a partial step hold what zeros gave; `neutral` there keeps them out of a reduction.
+ZERO1_INLINE Vec valid(Vec v, AllLanes, float) {
+  return v;
+}
+ZERO1_INLINE Vec valid(Vec v, FirstLanes part, float neutral) {
+  for (int lane = part.count; lane < lanes; ++lane) v[lane] = neutral;
+  return v;
+}
+
 /// The sum of all lanes, halves first.
 ZERO1_INLINE float sum(Vec v) {
   float x[lanes];
@@ -161,30 +230,6 @@ ZERO1_INLINE float max(Vec v) {
     result = (result < x || x != x) ? x : result;
   }
   return result;
-}
-
-/// e^x for every lane: at most 2 ulp from exact between -87.3 and 88.7; 0 below, infinity above, NaN kept.
-ZERO1_INLINE Vec exp(Vec x) {
-  constexpr float log2e = 1.44269504F, ln2_high = 0.693359375F, ln2_low = -2.12194440e-4F;
-  const Vec clamped = min(max(x, splat(-88.0F)), splat(89.0F));
-  constexpr float round_magic = 0x1.8p23F;  // adding it leaves the nearest integer in the low mantissa
-  const Vec shifted = clamped * log2e + round_magic;
-  const Vec n = shifted - round_magic;
-  const Vec r = (clamped - n * ln2_high) - n * ln2_low;
-  Vec p = r * 1.9875691500e-4F + 1.3981999507e-3F;
-  p = p * r + 8.3334519073e-3F;
-  p = p * r + 4.1665795894e-2F;
-  p = p * r + 1.6666665459e-1F;
-  p = p * r + 5.0000001201e-1F;
-  p = p * (r * r) + r + 1.0F;
-  // 2^n in two factors: n = 128 is beyond the largest exponent.
-  const IntVec exponent = __builtin_convertvector(n, IntVec);
-  const IntVec half = exponent >> 1;
-  const Vec scale1 = std::bit_cast<Vec>((half + 127) << 23);
-  const Vec scale2 = std::bit_cast<Vec>((exponent - half + 127) << 23);
-  Vec result = p * scale1 * scale2;
-  result = x < -87.33654F ? splat(0.0F) : result;
-  return x != x ? x : result;
 }
 
 }  // namespace zero1::cpu

@@ -1,0 +1,24 @@
+// Which ranks own a stretch of a bucket; what tables and pictures show.
+#pragma once
+
+#include "core/layout/buffer_layout.h"
+
+namespace zero1 {
+
+/// The ranks [start, end) that own at least one element of `in_bucket` (bucket coordinates); empty for an
+/// empty range.
+inline Range owners_of(const BufferLayout& buffer, int bucket, const Range& in_bucket) {
+  if (in_bucket.empty()) return {};
+  const std::int64_t shard = buffer.shard_elems(bucket);
+  return {in_bucket.start / shard, (in_bucket.end - 1) / shard + 1};
+}
+
+/// The ranks that own a part of a parameter.
+inline Range owners_of(const Layout& layout, int param) {
+  const ParamLocation& location = layout.locations[static_cast<std::size_t>(param)];
+  const BufferLayout& buffer = layout.buffers[static_cast<std::size_t>(location.buffer)];
+  const std::int64_t bucket_start = buffer.buckets[static_cast<std::size_t>(location.bucket)].world.start;
+  return owners_of(buffer, location.bucket, location.world.shifted(-bucket_start));
+}
+
+}  // namespace zero1

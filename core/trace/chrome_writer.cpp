@@ -1,0 +1,284 @@
+#include "core/trace/chrome_writer.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.h"
+#include "core/device/device.h"
+
+namespace zero1::trace {
+
+namespace {
+
+constexpr std::size_t buffer_bytes = 1 << 20;
+
+// Perfetto takes process and thread 0 for the idle task, so numbers start at 1, and no two threads share one.
+constexpr int tracks_per_stream = 100;
+int process_of(int rank) {
+  return rank + 1;
+}
+int thread_of(int rank, StreamId stream, int track) {
+  return (rank * 3 + static_cast<int>(stream)) * tracks_per_stream + std::min(track, tracks_per_stream - 1) +
+         1;
+}
+
+std::string json_string(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+bool is_collective(const Event& event) {
+  return event.kind == Kind::collective_issue || event.kind == Kind::collective_run ||
+         event.kind == Kind::collective_wait;
+}
+
+/// The category, by which viewers filter and colour.
+std::string_view category(const Event& event) {
+  switch (event.kind) {
+    case Kind::step:
+    case Kind::microbatch:
+    case Kind::evaluation:
+    case Kind::data: return "loop";
+    case Kind::forward: return "forward";
+    case Kind::backward: return "backward";
+    case Kind::grad_ready:
+    case Kind::bucket_state: return "bucket";
+    case Kind::collective_issue:
+    case Kind::collective_run: return "communication";
+    case Kind::collective_wait: return "exposed";
+    case Kind::checkpoint_snapshot:
+    case Kind::checkpoint_write:
+    case Kind::checkpoint_publish:
+    case Kind::checkpoint_load: return "checkpoint";
+    default: return "optimizer";
+  }
+}
+
+/// What a number names; null: nothing.
+template <class T>
+const T* at_or_null(const std::vector<T>& values, std::int64_t index) {
+  return index >= 0 && index < static_cast<std::int64_t>(values.size())
+             ? &values[static_cast<std::size_t>(index)]
+             : nullptr;
+}
+
+std::string flag_names(std::uint16_t flags) {
+  constexpr std::pair<Flags, std::string_view> names[] = {{modelled_link, "modelled link"},
+                                                          {first_iteration, "first iteration"},
+                                                          {coalesced, "coalesced"},
+                                                          {last_microbatch, "last microbatch"},
+                                                          {predicted, "predicted"}};
+  std::string text;
+  for (const auto& [flag, flag_name] : names) {
+    if ((flags & flag) == 0) continue;
+    if (!text.empty()) text += ", ";
+    text += flag_name;
+  }
+  return text;
+}
+
+std::vector<std::string> json_strings(const std::vector<std::string>& texts) {
+  std::vector<std::string> result;
+  for (const std::string& text : texts) result.push_back(json_string(text));
+  return result;
+}
+
+}  // namespace
+
+bool is_slice(const Event& event) {
+  if (event.kind == Kind::memory || event.kind == Kind::bucket_state) return false;
+  return event.end_ns > event.begin_ns || event.kind == Kind::grad_ready || is_collective(event);
+}
+
+ChromeWriter::ChromeWriter(std::string path, const Reader& reader)
+    : path_(std::move(path)),
+      temporary_(fmt::format("{}.{}.tmp", path_, getpid())),
+      info_(reader.info()),
+      params_(json_strings(info_.params)),
+      layers_(json_strings(info_.layers)) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path_, ignored) && !std::filesystem::is_regular_file(path_, ignored)) {
+    throw InputError(path_ + ": exists and is not a file; name a file to write the timeline to");
+  }
+  file_ = std::fopen(temporary_.c_str(), "wb");
+  if (file_ == nullptr) fail("cannot create the file");
+  print(
+      "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"program\":\"ZeRO-1 "
+      "Lab\",\"ranks\":{},\"dropped_events\":{},"
+      "\"truncated\":{},\"clock_uncertainty_ns\":{},\"config\":{}}},\n\"traceEvents\":[",
+      info_.ranks, reader.dropped(), reader.truncated(), info_.clock_uncertainty_ns, info_.config_json);
+}
+
+ChromeWriter::~ChromeWriter() {
+  if (file_ == nullptr) return;
+  std::fclose(file_);
+  std::remove(temporary_.c_str());
+}
+
+void ChromeWriter::event(const Event& event, int track) {
+  if (event.kind == Kind::memory) return counter(event);
+  begin_record();
+  if (is_slice(event)) {
+    common("X", event, track);
+    time("ts", event.begin_ns);
+    time("dur", event.end_ns - event.begin_ns);
+  } else {
+    common("i", event, track);
+    time("ts", event.begin_ns);
+    print(",\"s\":\"t\"");
+  }
+  name_and_args(event);
+  print("}}");
+  flush_if_full();
+}
+
+void ChromeWriter::flow(const Event& event, int track, const FlowPoint& point) {
+  constexpr std::string_view phases[] = {"s", "t", "f"};
+  begin_record();
+  common(phases[static_cast<std::size_t>(point.phase)], event, track);
+  time("ts", point.at_ns);
+  print(",\"id\":{},\"cat\":\"flow\",\"name\":\"{}\"", point.id,
+        point.readiness ? "gradient ready" : "collective");
+  // Without bp "e" an arrow's end goes to the next slice, not to the one around it.
+  if (point.phase == FlowPhase::end) print(",\"bp\":\"e\"");
+  print("}}");
+  flush_if_full();
+}
+
+std::int64_t ChromeWriter::finish() {
+  name_tracks();
+  print("\n]}}\n");
+  flush();
+  const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;
+  if (!closed || std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot finish the file");
+  return written_bytes_;
+}
+
+void ChromeWriter::begin_record() {
+  print("{}", first_record_ ? "\n{" : ",\n{");
+  first_record_ = false;
+}
+
+void ChromeWriter::common(std::string_view phase, const Event& event, int track) {
+  tracks_.insert({event.rank, event.stream, track});
+  print("\"ph\":\"{}\",\"pid\":{},\"tid\":{}", phase, process_of(event.rank),
+        thread_of(event.rank, event.stream, track));
+}
+
+/// Microseconds, exact to the nanosecond.
+void ChromeWriter::time(std::string_view key, std::int64_t ns) {
+  const std::uint64_t size = ns < 0 ? 0 - static_cast<std::uint64_t>(ns) : static_cast<std::uint64_t>(ns);
+  print(",\"{}\":{}{}.{:03}", key, ns < 0 ? "-" : "", size / 1000, size % 1000);
+}
+
+/// What is written on the slice.
+void ChromeWriter::title(const Event& event) {
+  if (const std::string* layer = at_or_null(layers_, event.layer)) {
+    // The quoted name goes on in the quotes that are open.
+    print("{} {}", name(event.kind), std::string_view(*layer).substr(1, layer->size() - 2));
+  } else if (is_collective(event)) {
+    const std::string_view verb = event.kind == Kind::collective_issue  ? "issue "
+                                  : event.kind == Kind::collective_wait ? "wait for "
+                                                                        : "";
+    print("{}{}", verb, name(static_cast<Collective>(event.detail)));
+    if (event.bucket >= 0) print(" bucket {}", event.bucket);
+  } else if (event.kind == Kind::step) {
+    print("step {}", event.step);
+  } else if (event.kind == Kind::microbatch) {
+    print("microbatch {}", event.microbatch);
+  } else if (event.kind == Kind::bucket_state) {
+    print("bucket {} {}", event.bucket, name(static_cast<BucketState>(event.detail)));
+  } else if (const std::string* param = at_or_null(params_, event.param)) {
+    print("{} {}", name(event.kind), std::string_view(*param).substr(1, param->size() - 2));
+  } else {
+    print("{}", name(event.kind));
+  }
+}
+
+void ChromeWriter::name_and_args(const Event& event) {
+  print(",\"cat\":\"{}\",\"name\":\"", category(event));
+  title(event);
+  print("\",\"args\":{{");
+  first_arg_ = true;
+  quoted_arg("kind", fmt::format("\"{}\"", name(event.kind)));
+  if (event.step >= 0) arg("step", event.step);
+  if (event.microbatch >= 0) arg("microbatch", event.microbatch);
+  if (event.layer >= 0) arg("layer", event.layer);
+  if (event.bucket >= 0) arg("bucket", event.bucket);
+  if (const RunInfo::Bucket* bucket = at_or_null(info_.buckets, event.bucket)) arg("buffer", bucket->buffer);
+  if (const std::string* param = at_or_null(params_, event.param))
+    quoted_arg("param", *param);
+  else if (event.param >= 0)
+    arg("param", event.param);
+  if (event.elem_end > event.elem_start) {
+    quoted_arg("elements", fmt::format("\"[{}, {})\"", event.elem_start, event.elem_end));
+  }
+  if (event.bytes != 0) arg("bytes", event.bytes);
+  if (is_collective(event))
+    quoted_arg("collective", fmt::format("\"{}\"", name(static_cast<Collective>(event.detail))));
+  if (event.flags != 0) quoted_arg("flags", fmt::format("\"{}\"", flag_names(event.flags)));
+  print("}}");
+}
+
+void ChromeWriter::arg(std::string_view key, std::int64_t value) {
+  print("{}\"{}\":{}", first_arg_ ? "" : ",", key, value);
+  first_arg_ = false;
+}
+
+void ChromeWriter::quoted_arg(std::string_view key, std::string_view json) {
+  print("{}\"{}\":{}", first_arg_ ? "" : ",", key, json);
+  first_arg_ = false;
+}
+
+/// One counter track per rank and kind of memory.
+void ChromeWriter::counter(const Event& event) {
+  const std::string_view kind =
+      event.detail < memory_kind_count ? zero1::name(static_cast<MemoryKind>(event.detail)) : "unknown";
+  begin_record();
+  print("\"ph\":\"C\",\"pid\":{},\"name\":\"memory: {}\"", process_of(event.rank), kind);
+  time("ts", event.begin_ns);
+  print(",\"args\":{{\"bytes\":{}}}}}", event.bytes);
+  flush_if_full();
+}
+
+void ChromeWriter::name_tracks() {
+  for (int rank = 0; rank < info_.ranks; ++rank) {
+    metadata("process_name", rank, 0, fmt::format("\"name\":\"rank {}\"", rank));
+    metadata("process_sort_index", rank, 0, fmt::format("\"sort_index\":{}", rank));
+  }
+  for (const auto& [rank, stream, track] : tracks_) {
+    const int tid = thread_of(rank, stream, track);
+    const std::string number = track == 0 ? "" : fmt::format(" {}", track + 1);
+    metadata("thread_name", rank, tid, fmt::format("\"name\":\"{}{}\"", name(stream), number));
+    metadata("thread_sort_index", rank, tid, fmt::format("\"sort_index\":{}", tid));
+  }
+}
+
+void ChromeWriter::metadata(std::string_view what, int rank, int tid, std::string_view arg) {
+  begin_record();
+  print("\"ph\":\"M\",\"pid\":{},\"name\":\"{}\"", process_of(rank), what);
+  if (tid != 0) print(",\"tid\":{}", tid);
+  print(",\"args\":{{{}}}}}", arg);
+}
+
+void ChromeWriter::flush_if_full() {
+  if (buffer_.size() >= buffer_bytes) flush();
+}
+
+void ChromeWriter::flush() {
+  if (std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size()) fail("cannot write the file");
+  written_bytes_ += static_cast<std::int64_t>(buffer_.size());
+  buffer_.clear();
+}
+
+void ChromeWriter::fail(const char* what) {
+  const std::string message = fmt::format("{}: {}: {}", path_, what, std::strerror(errno));
+  std::remove(temporary_.c_str());
+  throw Error(message);
+}
+
+}  // namespace zero1::trace

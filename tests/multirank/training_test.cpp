@@ -1,0 +1,291 @@
+// Whole training runs: the same bits whatever is watched, stepped, overlapped or cut into buckets.
+#include <doctest/doctest.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "core/base/error.h"
+#include "core/trace/reader.h"
+#include "core/train/trainer.h"
+
+using namespace zero1;
+
+namespace {
+
+TrainConfig small_gpt(int dp) {
+  TrainConfig c;
+  c.num_layers = 2;
+  c.hidden_size = 24;
+  c.num_attention_heads = 3;
+  c.seq_length = 12;
+  c.dp = dp;
+  c.micro_batch_size = 1;
+  c.global_batch_size = 2 * dp;
+  c.train_iters = 3;
+  c.lr.lr = 1e-2;
+  c.threads_per_rank = 1;
+  return c;
+}
+
+struct Outcome {
+  std::vector<std::uint64_t> losses_and_norms;
+  std::uint64_t params = 0;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+Outcome run(const TrainConfig& config, TrainObserver observer = {}) {
+  Outcome outcome;
+  observer.on_step = [&](const StepMetrics& m) {
+    outcome.losses_and_norms.push_back(std::bit_cast<std::uint64_t>(m.loss));
+    outcome.losses_and_norms.push_back(std::bit_cast<std::uint64_t>(m.grad_norm));
+  };
+  outcome.params = train(resolve(config), observer).param_hash;
+  return outcome;
+}
+
+TrainConfig overlapped(TrainConfig config, std::int64_t bucket_size) {
+  config.data_parallel.overlap_grad_reduce = true;
+  config.data_parallel.overlap_param_gather = true;
+  config.data_parallel.bucket_size_elems = bucket_size;
+  return config;
+}
+
+std::string temporary(const std::string& name) {
+  return (std::filesystem::temp_directory_path() / fmt::format("zero1_training_{}_{}", getpid(), name))
+      .string();
+}
+
+}  // namespace
+
+TEST_CASE("the same configuration gives the same bits, in every mode") {
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    for (const int dp : {1, 2, 3}) {
+      CAPTURE(dp);
+      TrainConfig config = small_gpt(dp);
+      config.param_dtype = dtype;
+      const Outcome expected = run(config);
+      CHECK(run(config) == expected);
+      for (const std::int64_t bucket : {500, 3000, 1 << 20})
+        CHECK(run(overlapped(config, bucket)) == expected);
+
+      TrainObserver unrecorded;
+      unrecorded.record = false;
+      CHECK(run(config, unrecorded) == expected);
+      TrainConfig traced = overlapped(config, 3000);
+      traced.trace = temporary("run.trace");
+      CHECK(run(traced) == expected);
+      std::filesystem::remove(traced.trace);
+      TrainConfig linked = overlapped(config, 3000);
+      linked.link = {10, 5};
+      CHECK(run(linked) == expected);
+
+      TrainConfig plain = config;
+      plain.data_parallel.use_distributed_optimizer = false;
+      CHECK(run(plain) == expected);
+    }
+  }
+}
+
+TEST_CASE("a stepped run gives the bits of a free one") {
+  const TrainConfig config = overlapped(small_gpt(2), 3000);
+  const Outcome expected = run(config);
+  for (const auto& [name, step] : std::initializer_list<std::pair<const char*, void (trace::Gate::*)()>>{
+           {"event", &trace::Gate::step_event},
+           {"bucket", &trace::Gate::step_bucket},
+           {"phase", &trace::Gate::step_phase},
+           {"iteration", &trace::Gate::step_iteration}}) {
+    CAPTURE(name);
+    trace::Gate gate;
+    gate.pause();
+    std::atomic<bool> done{false};
+    std::thread controller([&, step = step] {
+      while (!done) {
+        if (gate.wait_held(20)) (gate.*step)();
+      }
+    });
+    TrainObserver observer;
+    observer.gate = &gate;
+    const Outcome stepped = run(config, observer);
+    done = true;
+    controller.join();
+    CHECK(stepped == expected);
+  }
+}
+
+TEST_CASE("while the gate holds, a rank's tensors can be read") {
+  TrainConfig config = overlapped(small_gpt(2), 3000);
+  trace::Gate gate;
+  gate.set_breakpoints({{trace::Kind::grad_norm, 1, std::nullopt, std::nullopt, 2}});
+  std::atomic<RankTrainer*> rank1{nullptr};
+  std::atomic<bool> seen{false};
+  TrainObserver observer;
+  observer.gate = &gate;
+  observer.on_rank_ready = [&](int rank, RankTrainer& trainer) {
+    if (rank == 1) rank1 = &trainer;
+  };
+  std::thread controller([&] {
+    if (!gate.wait_held(20000)) return;
+    const auto held = gate.held();
+    CHECK(std::any_of(held.begin(), held.end(), [](const trace::Event& e) {
+      return e.kind == trace::Kind::grad_norm && e.rank == 1 && e.step == 2;
+    }));
+    double sum = 0;  // the reduced gradients of step 2 lie in rank 1's slices
+    for (const BucketShard& shard : rank1.load()->optimizer().shards()) {
+      for (std::int64_t i = 0; i < shard.main_grad.numel; ++i)
+        sum += std::abs(shard.main_grad.as<float>()[i]);
+    }
+    CHECK(sum > 0);
+    seen = true;
+    gate.set_breakpoints({});
+    gate.run();
+  });
+  run(config, observer);
+  gate.shutdown();
+  controller.join();
+  CHECK(seen);
+}
+
+TEST_CASE("bf16 and fp16 train, and follow fp32 roughly") {
+  TrainConfig config = small_gpt(2);
+  config.train_iters = 8;
+  std::vector<double> losses[3];
+  int index = 0;
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    config.param_dtype = dtype;
+    config.loss_scale.initial_scale = 65536;
+    TrainObserver observer;
+    observer.on_step = [&](const StepMetrics& m) {
+      CHECK(!m.skipped);
+      losses[index].push_back(m.loss);
+    };
+    train(resolve(config), observer);
+    ++index;
+  }
+  for (std::size_t s = 0; s < 8; ++s) {
+    CHECK(losses[1][s] == doctest::Approx(losses[0][s]).epsilon(0.01));
+    CHECK(losses[2][s] == doctest::Approx(losses[0][s]).epsilon(0.005));
+  }
+  CHECK(losses[0][7] < losses[0][0] - 0.5);
+}
+
+TEST_CASE("fp16 finds its loss scale by skipping steps") {
+  TrainConfig config = small_gpt(2);
+  config.param_dtype = DType::fp16;
+  config.loss_scale.initial_scale = 0x1p40;
+  config.loss_scale.hysteresis = 1;
+  config.train_iters = 30;
+  int skipped = 0;
+  double last_scale = 0;
+  TrainObserver observer;
+  observer.on_step = [&](const StepMetrics& m) {
+    skipped += m.skipped ? 1 : 0;
+    last_scale = *m.loss_scale;
+    CHECK(std::isfinite(m.loss));
+  };
+  train(resolve(config), observer);
+  CHECK(skipped > 3);
+  CHECK(skipped < 30);
+  CHECK(last_scale == std::ldexp(1, 40 - skipped));
+}
+
+TEST_CASE("the MLP learns, and evaluation reports without changing the run") {
+  TrainConfig config = small_gpt(2);
+  config.model = "mlp";
+  config.train_iters = 6;
+  config.seed = 7;
+  const Outcome expected = run(config);
+  const std::string text = temporary("valid.txt");
+  std::ofstream(text) << std::string(2000, 'a') + std::string(2000, 'b');
+  config.valid_data = text;
+  config.eval_interval = 2;
+  config.eval_iters = 3;
+  int evaluations = 0;
+  Outcome outcome;
+  TrainObserver observer;
+  observer.on_step = [&](const StepMetrics& m) {
+    CHECK(m.valid_loss.has_value() == (m.step % 2 == 0));
+    if (m.valid_loss) {
+      ++evaluations;
+      CHECK(*m.valid_loss > 0);
+    }
+    outcome.losses_and_norms.push_back(std::bit_cast<std::uint64_t>(m.loss));
+    outcome.losses_and_norms.push_back(std::bit_cast<std::uint64_t>(m.grad_norm));
+  };
+  outcome.params = train(resolve(overlapped(config, 3000)), observer).param_hash;
+  CHECK(outcome == expected);
+  CHECK(evaluations == 3);
+  std::filesystem::remove(text);
+}
+
+TEST_CASE("a failing rank ends the run with its own message") {
+  TrainConfig config = small_gpt(3);
+  TrainObserver observer;
+  observer.on_rank_ready = [](int rank, RankTrainer&) {
+    if (rank == 1) throw Error("rank 1 ran into a wall");
+  };
+  CHECK_THROWS_WITH_AS(train(resolve(config), observer), "rank 1 ran into a wall", Error);
+}
+
+TEST_CASE("weights survive saving and loading bit by bit") {
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    TrainConfig config = small_gpt(2);
+    config.param_dtype = dtype;
+    config.save_weights = temporary("weights.safetensors");
+    const std::uint64_t trained = train(resolve(config)).param_hash;
+    config.init = config.save_weights;
+    config.save_weights = temporary("again.safetensors");
+    config.dp = 3;
+    config.global_batch_size = 3;
+    config.lr.lr = 0;  // nothing moves
+    config.optimizer.weight_decay = 0;
+    CHECK(train(resolve(config)).param_hash == trained);
+    std::filesystem::remove(config.init);
+    std::filesystem::remove(config.save_weights);
+  }
+}
+
+TEST_CASE("with a link model, reductions start before backward ends and all but the first gather overlap") {
+  TrainConfig config = overlapped(small_gpt(2), 4000);
+  config.train_iters = 4;
+  config.link = {2, 10};
+  std::vector<trace::Event> events;
+  std::mutex mutex;
+  TrainObserver observer;
+  observer.on_events = [&](std::span<const trace::Event> batch) {
+    const std::lock_guard lock(mutex);
+    events.insert(events.end(), batch.begin(), batch.end());
+  };
+  const TrainSummary summary = train(resolve(config), observer);
+  const int buckets = summary.layout.bucket_count();
+  REQUIRE(buckets > 3);
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int step = 2; step <= 4; ++step) {
+      std::int64_t backward_end = 0;
+      std::int64_t forward_begin = INT64_MAX;
+      for (const trace::Event& e : events) {
+        if (e.rank != rank || e.step != step) continue;
+        if (e.kind == trace::Kind::backward) backward_end = std::max(backward_end, e.end_ns);
+        if (e.kind == trace::Kind::forward) forward_begin = std::min(forward_begin, e.begin_ns);
+      }
+      int issued_early = 0;
+      int gathers_before_forward = 0;
+      for (const trace::Event& e : events) {
+        if (e.rank != rank || e.kind != trace::Kind::collective_issue) continue;
+        const auto what = static_cast<trace::Collective>(e.detail);
+        if (what == trace::Collective::reduce_scatter && e.step == step && e.begin_ns <= backward_end)
+          ++issued_early;
+        if (what == trace::Collective::all_gather && e.step == step && e.begin_ns <= forward_begin) {
+          ++gathers_before_forward;
+        }
+      }
+      CHECK(issued_early == buckets);      // every bucket's, each in the middle of backward or at its end
+      CHECK(gathers_before_forward <= 1);  // in this step, before the first layer runs: only the next one
+    }
+  }
+}
