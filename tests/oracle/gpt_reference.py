@@ -41,7 +41,7 @@ CASES = {
     "gpt-no-clip": dict(layers=1, d_model=12, heads=3, seq_len=9, global_batch=24,
                         lr=0.001, weight_decay=0.1, clip_grad=0.0),
     "gpt-betas": dict(layers=1, d_model=14, heads=7, seq_len=5, global_batch=30, lr=0.004,
-                      weight_decay=0.3, clip_grad=2.0, beta1=0.8, beta2=0.99, eps=1e-5),
+                      weight_decay=0.3, clip_grad=0.95, beta1=0.8, beta2=0.99, eps=1e-5),
 }
 
 
