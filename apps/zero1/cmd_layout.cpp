@@ -199,9 +199,9 @@ int run(const Flags& flags) {
 
 void add_layout_command(CLI::App& app, int& status) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* command = app.add_subcommand(
-      "layout",
-      "Show buffers, buckets and which rank owns which interval.\n\n"
+  CLI::App* command =
+      app.add_subcommand("layout", "Show buffers, buckets and which rank owns which interval");
+  command->footer(
       "SPEC.json holds a `case` ({\"params\": [{\"name\", \"shape\", \"dtype\"}, …], \"dp_size\", "
       "\"expert_dp_size\",\n"
       "\"bucket_size\", \"pad_buckets_for_high_nccl_busbw\", \"grad_reduce_in_fp32\"}), a {\"case\": …, "

@@ -23,6 +23,7 @@ struct TrainOptions {
   std::string lr_decay_style = "constant";
   std::string bucket_size;
   std::vector<std::string> param_groups;
+  std::string config_file;
   std::string metrics;
   std::string svg;
   std::int64_t log_interval = 1;
@@ -196,8 +197,12 @@ void add_machine_flags(CLI::App& cmd, TrainOptions& o) {
   cmd.add_option("--log-interval", o.log_interval, "Print every so many iterations (0: none)")
       ->group(output)
       ->capture_default_str();
-  cmd.set_config("--config", "", "Read flags from a TOML or INI file: key = value, keys as the flags above")
-      ->group(output);
+  cmd.add_option(
+         "--config", o.config_file,
+         "Read flags from a TOML or INI file: key = value, keys as the flags here without dashes in front; "
+         "flags on the command line win")
+      ->group(output)
+      ->type_name("FILE");
 }
 
 ParamGroupRule parse_param_group(const std::string& text) {
@@ -245,6 +250,34 @@ TrainConfig to_config(const TrainOptions& o) {
   return resolve(std::move(config));
 }
 
+/// Sets the flags that a file names and the command line does not.
+void read_config_file(CLI::App& cmd, const std::string& path) {
+  std::vector<CLI::ConfigItem> items;
+  try {
+    items = CLI::ConfigTOML().from_file(path);
+  } catch (const CLI::Error& error) {
+    throw InputError(fmt::format("--config {}: {}", path, error.what()));
+  }
+  for (const CLI::ConfigItem& item : items) {
+    CLI::Option* option = item.parents.empty() ? cmd.get_option_no_throw("--" + item.name) : nullptr;
+    if (option == nullptr || option->get_name() == "--config") {
+      throw InputError(fmt::format("--config {}: '{}' is no flag of `zero1 train`", path, item.fullname()));
+    }
+    if (option->count() > 0) continue;
+    try {
+      if (option->get_items_expected_max() == 0) {
+        option->add_result(
+            option->get_flag_value(item.name, item.inputs.empty() ? "true" : item.inputs.front()));
+      } else {
+        option->add_result(item.inputs);
+      }
+      option->run_callback();
+    } catch (const CLI::Error& error) {
+      throw InputError(fmt::format("--config {}: {}: {}", path, item.name, error.what()));
+    }
+  }
+}
+
 int run_train(const TrainOptions& options) {
   const TrainConfig config = to_config(options);
   std::ofstream metrics;
@@ -280,12 +313,16 @@ void add_train_command(CLI::App& app, int& status) {
       "  zero1 train --dp 4 --data book.txt --bf16 --overlap-grad-reduce --overlap-param-gather \\\n"
       "              --ddp-num-buckets 8 --link-gbps 1 --trace run.trace --svg map.svg\n"
       "The loss is the mean over the global batch; it does not depend on --dp beyond rounding.");
+  cmd->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // as in Megatron
   add_model_flags(*cmd, *options);
   add_data_flags(*cmd, *options);
   add_optimizer_flags(*cmd, *options);
   add_pipeline_flags(*cmd, *options);
   add_machine_flags(*cmd, *options);
-  cmd->callback([options, &status] { status = run_train(*options); });
+  cmd->callback([cmd, options, &status] {
+    if (!options->config_file.empty()) read_config_file(*cmd, options->config_file);
+    status = run_train(*options);
+  });
 }
 
 }  // namespace zero1::app

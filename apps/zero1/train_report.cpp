@@ -102,14 +102,14 @@ void print_step(const TrainConfig& config, const StepMetrics& step) {
 }
 
 void print_summary(const TrainConfig& config, const TrainSummary& summary) {
-  fmt::print("\nTrained {} steps on {} with {}: loss {:.4f}, {:.1f} ms per step, {} tokens/s\n",
+  fmt::print("\nTrained {} steps on {}, ranks {}: loss {:.4f}, {:.1f} ms per step, {} tokens/s\n",
              summary.steps, summary.device, summary.communicator, summary.last_loss, summary.ms_per_step,
              format_count(static_cast<std::int64_t>(summary.tokens_per_s)));
   print_memory(summary);
   print_buckets(summary.layout);
   fmt::print("\nCommunication per rank and step{}\n", config.link.enabled() ? " (times MODELLED)" : "");
   const auto bytes_row = [](const char* what, std::int64_t bytes) {
-    if (bytes > 0) fmt::print("  {:<16}{:>13} sent\n", what, format_bytes(bytes));
+    if (bytes > 0) fmt::print("  {:<16}{:>13} contributed\n", what, format_bytes(bytes));
   };
   bytes_row("reduce-scatter", summary.reduce_scatter_bytes);
   bytes_row("all-gather", summary.all_gather_bytes);
