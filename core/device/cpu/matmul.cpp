@@ -69,7 +69,7 @@ class Sgemm final : public Product {
 class Primitive final : public Product {
  public:
   Primitive(const dnnl::engine& engine, int threads, const dnnl::matmul::primitive_desc& desc)
-      : engine_(engine), stream_(engine), threads_(threads), desc_(desc), primitive_(desc) {}
+      : engine_(engine), threads_(threads), desc_(desc), primitive_(desc) {}
 
   void operator()(const void* a, const void* b, void* c, Scratch& scratch, int slot) const override {
     use_threads(threads_);
@@ -84,7 +84,6 @@ class Primitive final : public Product {
 
  private:
   dnnl::engine engine_;
-  dnnl::stream stream_;  // on CPUs a call returns when the work is done
   int threads_;
   dnnl::matmul::primitive_desc desc_;
   dnnl::matmul primitive_;
