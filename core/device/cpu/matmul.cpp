@@ -75,11 +75,13 @@ class Primitive final : public Product {
     use_threads(threads_);
     const auto scratchpad = desc_.scratchpad_desc();
     void* pad = scratch.get<char>(slot, static_cast<std::int64_t>(scratchpad.get_size()));
-    primitive_.execute(stream_,
+    dnnl::stream stream(engine_);  // unlike primitives, streams are not for several threads
+    primitive_.execute(stream,
                        {{DNNL_ARG_SRC, memory(desc_.src_desc(), engine_, const_cast<void*>(a))},
                         {DNNL_ARG_WEIGHTS, memory(desc_.weights_desc(), engine_, const_cast<void*>(b))},
                         {DNNL_ARG_DST, memory(desc_.dst_desc(), engine_, c)},
                         {DNNL_ARG_SCRATCHPAD, memory(scratchpad, engine_, pad)}});
+    stream.wait();
   }
 
  private:
