@@ -22,21 +22,37 @@ std::int64_t rounded_up(std::int64_t bytes, std::int64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/// What the system can still give without swapping, in bytes; -1 when it does not say.
-std::int64_t available_bytes() {
-  std::ifstream file("/proc/meminfo");
+/// The number that follows `key` in a file of the system, or the file's first without a key; -1 when
+/// there is none.
+std::int64_t number_in(const char* path, const std::string& key) {
+  std::ifstream file(path);
   std::string word;
-  std::int64_t kib = 0;
+  std::int64_t number = -1;
+  if (key.empty()) return file >> number ? number : -1;
   while (file >> word) {
-    if (word == "MemAvailable:" && file >> kib) return kib * 1024;
+    if (word == key) return file >> number ? number : -1;
   }
   return -1;
+}
+
+/// What the machine can still give without swapping, and the control group (a container) allows, in
+/// bytes; -1 when the system does not say.
+std::int64_t available_bytes() {
+  const std::int64_t kib = number_in("/proc/meminfo", "MemAvailable:");
+  const std::int64_t machine = kib < 0 ? -1 : kib * 1024;
+  const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max", "");
+  const std::int64_t used = number_in("/sys/fs/cgroup/memory.current", "");
+  if (limit < 0 || used < 0) return machine;
+  const std::int64_t reclaimable =
+      std::max<std::int64_t>(0, number_in("/sys/fs/cgroup/memory.stat", "inactive_file"));
+  const std::int64_t group = std::max<std::int64_t>(0, limit - used + reclaimable);
+  return machine < 0 ? group : std::min(machine, group);
 }
 
 [[noreturn]] void out_of_memory(std::int64_t bytes, std::int64_t free_bytes, MemoryKind kind) {
   const std::string free_text = free_bytes < 0 ? "an unknown number of" : std::to_string(free_bytes);
   throw Error("out of memory: " + std::to_string(bytes) + " bytes asked for " + std::string(name(kind)) +
-              ", " + free_text + " bytes free on this machine");
+              ", " + free_text + " bytes free");
 }
 
 }  // namespace
