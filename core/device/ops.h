@@ -30,7 +30,7 @@ struct AdamWArgs {
   std::int64_t step = 1;  ///< 1 for the first update; for bias correction
 };
 
-/// C = alpha * op(A) · op(B) + beta * C, all row-major, for `batch` independent problems.
+/// C = alpha * op(A) · op(B) + beta * C, all row-major.
 struct MatmulArgs {
   ConstTensorView a;  ///< fp32 or bf16/fp16; op(A) is [m, k]: stored [m, k], or [k, m] with transpose_a
   ConstTensorView b;  ///< dtype of a; op(B) is [k, n]: stored [k, n], or [n, k] with transpose_b
@@ -124,9 +124,10 @@ class Ops {
   /// d_pre = d_out * gelu_tanh'(pre); d_pre may be d_out itself.
   virtual void gelu_backward(Stream& stream, TensorView d_pre, ConstTensorView d_out,
                              ConstTensorView pre) = 0;
-  /// d_x[i] = x_out[i] > 0 ? d_out[i] : 0 and out = max(pre, 0): the MLP example's activation.
+  /// x[row, :] = max(x[row, :] + bias, 0), in place: the MLP example's activation.
   virtual void bias_relu_forward(Stream& stream, TensorView x, ConstTensorView bias, std::int64_t rows,
                                  std::int64_t channels) = 0;
+  /// d_x[i] = out[i] > 0 ? d_out[i] : 0, where `out` is what forward left; d_x may be d_out itself.
   virtual void relu_backward(Stream& stream, TensorView d_x, ConstTensorView d_out, ConstTensorView out) = 0;
 
   /// qkv: [B·T, 3C] (q, k, v each C wide, heads side by side); out: [B·T, C]; probs: low [B, H, T, T],

@@ -54,6 +54,29 @@ TEST_CASE("cross entropy adds to the loss and takes zero rows") {
   });
 }
 
+TEST_CASE("cross entropy and attention pass a NaN on, so that it is found") {
+  on_each_backend([](Rig& rig) {
+    for (const DType dtype : low_dtypes) {
+      for (const std::size_t place : {0, 3, 19, 32}) {
+        auto values = random_values(dtype, 33, 43);
+        values[place] = nan;
+        const Tensor logits(rig, dtype, values), loss(rig, DType::fp64, std::vector<double>{0});
+        const Int32s targets(rig, {5});
+        rig.ops.cross_entropy(rig.stream, loss, logits, targets.data(), 1, 33, 1);
+        CHECK(std::isnan(loss.read()[0]));
+        CHECK(std::isnan(logits.read()[7]));
+      }
+      auto qkv = random_values(dtype, 3 * 20 * 4, 44);
+      qkv[10 * 12 + 4] = nan;  // a key of token 10
+      const Tensor t(rig, dtype, qkv), out(rig, dtype, 20 * 4), probs(rig, dtype, 20 * 20);
+      rig.ops.attention_forward(rig.stream, out, probs, t, {1, 20, 1, 4});
+      const auto values = out.read();
+      CHECK(std::isfinite(values[9 * 4]));
+      for (std::size_t token = 10; token < 20; ++token) CHECK(std::isnan(values[token * 4]));
+    }
+  });
+}
+
 TEST_CASE("a target outside of the vocabulary is an error that names it") {
   on_each_backend([](Rig& rig) {
     for (const std::int32_t bad : {-1, 5}) {

@@ -264,6 +264,8 @@ TEST_CASE("relu forward and backward") {
         }
         check_equal(out.read(), expected);
         check_equal(d_x.read(), expected_d);
+        rig.ops.relu_backward(rig.stream, d, d, out);
+        check_equal(d.read(), expected_d);
       }
     }
   });

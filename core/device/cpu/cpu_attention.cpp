@@ -214,12 +214,12 @@ void check_shape(const char* op, const AttentionShape& s) {
 template <class T, class Fn>
 void for_heads(Workers& workers, ProductCache& products, const AttentionShape& s, Fn&& fn) {
   use_threads(1);  // heads run side by side; one product stays on one thread
-  const bool native = products.supports(dtype_of<T>());
+  [[maybe_unused]] const bool native = products.supports(dtype_of<T>());
   workers.for_each(s.batch * s.heads, [&](std::int64_t item, Scratch& scratch) {
-    if (native)
-      fn(Head<T, T>(s, item, products, scratch));
-    else
-      fn(Head<T, float>(s, item, products, scratch));
+    if constexpr (!std::is_same_v<T, float>) {
+      if (!native) return fn(Head<T, float>(s, item, products, scratch));
+    }
+    fn(Head<T, T>(s, item, products, scratch));
   });
 }
 

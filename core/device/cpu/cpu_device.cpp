@@ -1,19 +1,11 @@
 #include "core/device/cpu/cpu_device.h"
 
-#include <sys/mman.h>
-
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <map>
-#include <mutex>
 #include <string>
-#include <unordered_map>
 
 #include "core/base/error.h"
-#include "core/base/units.h"
-#include "core/device/cpu/checks.h"
+#include "core/device/cpu/cpu_memory.h"
 #include "core/device/cpu/cpu_ops.h"
 #include "core/device/cpu/cpu_stream.h"
 
@@ -22,20 +14,6 @@ namespace zero1 {
 namespace {
 
 using cpu::cpu_stream;
-
-constexpr std::int64_t alignment = 256;
-constexpr std::int64_t huge_page = std::int64_t{2} << 20;
-
-/// A number of kB from a "Key:   123 kB" line of /proc/meminfo, in bytes; -1 when it cannot be read.
-std::int64_t meminfo_bytes(const std::string& key) {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  std::int64_t kib = 0;
-  while (file >> word) {
-    if (word == key && file >> kib) return kib * 1024;
-  }
-  return -1;
-}
 
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -50,9 +28,6 @@ std::string processor_name() {
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(const CpuOptions& options) : threads_(options.threads) {}
-  ~CpuDevice() override {
-    for (auto& [bytes, data] : cache_) std::free(data);
-  }
 
   std::string description() const override {
     return "cpu (" + processor_name() + ", " + std::to_string(threads_) +
@@ -74,8 +49,8 @@ class CpuDevice final : public Device {
   }
 
  protected:
-  void* allocate_raw(std::int64_t bytes, MemoryKind kind) override;
-  void free_raw(void* data, std::int64_t bytes) noexcept override;
+  void* allocate_raw(std::int64_t bytes, MemoryKind kind) override { return memory_.allocate(bytes, kind); }
+  void free_raw(void* data, std::int64_t) noexcept override { memory_.free(data); }
 
  private:
   static void copy(Stream& stream, void* dst, const void* src, std::int64_t bytes) {
@@ -85,59 +60,9 @@ class CpuDevice final : public Device {
   }
 
   int threads_;
+  cpu::CpuMemory memory_;
   cpu::CpuOps ops_;
-
-  /// Freed activation blocks by size: every step asks for the same sizes again, and fresh pages of the
-  /// operating system would be faulted in and zeroed each time.
-  std::mutex cache_mutex_;
-  std::multimap<std::int64_t, void*> cache_;
-  std::unordered_map<void*, std::int64_t> cacheable_;
 };
-
-std::int64_t rounded_up(std::int64_t bytes, std::int64_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-
-void* CpuDevice::allocate_raw(std::int64_t bytes, MemoryKind kind) {
-  const bool large = bytes >= huge_page;
-  const std::int64_t size = rounded_up(bytes, large ? huge_page : alignment);
-  const std::lock_guard lock(cache_mutex_);
-  if (large && kind == MemoryKind::activations) {
-    if (const auto found = cache_.find(size); found != cache_.end()) {
-      void* data = found->second;
-      cache_.erase(found);
-      cacheable_.emplace(data, size);
-      return data;
-    }
-  }
-  const std::int64_t free_bytes = large ? meminfo_bytes("MemAvailable:") : -1;
-  void* data = nullptr;
-  if (free_bytes < 0 || size <= free_bytes) {
-    data = std::aligned_alloc(static_cast<std::size_t>(large ? huge_page : alignment),
-                              static_cast<std::size_t>(size));
-  }
-  if (data == nullptr) {
-    throw Error("out of memory: " + std::to_string(bytes) + " bytes asked for " + std::string(name(kind)) +
-                ", " + std::to_string(free_bytes) + " bytes free");
-  }
-  if (large) madvise(data, static_cast<std::size_t>(size), MADV_HUGEPAGE);
-  if (large && kind == MemoryKind::activations) cacheable_.emplace(data, size);
-  return data;
-}
-
-void CpuDevice::free_raw(void* data, std::int64_t) noexcept {
-  const std::lock_guard lock(cache_mutex_);
-  if (const auto found = cacheable_.find(data); found != cacheable_.end()) {
-    try {
-      cache_.emplace(found->second, data);
-      cacheable_.erase(found);
-      return;
-    } catch (const std::bad_alloc&) {
-      cacheable_.erase(found);
-    }
-  }
-  std::free(data);
-}
 
 }  // namespace
 

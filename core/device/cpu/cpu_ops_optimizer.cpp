@@ -99,9 +99,10 @@ void add_slices(const SliceGrids& grids, const T* x, std::int64_t begin, std::in
   }
 }
 
-/// torch.optim.AdamW's update, in its order of operations.
+/// torch.optim.AdamW's update, in its order of operations, with what does not change between elements
+/// computed in fp64 once.
 struct AdamWCoefficients {
-  float decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step_size, sqrt_correction2, eps;
+  float decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step_size, inverse_sqrt_correction2, eps;
 
   explicit AdamWCoefficients(const AdamWArgs& args) {
     const double correction1 =
@@ -114,7 +115,7 @@ struct AdamWCoefficients {
     beta2 = args.beta2;
     one_minus_beta2 = static_cast<float>(1.0 - static_cast<double>(args.beta2));
     step_size = static_cast<float>(static_cast<double>(args.lr) / correction1);
-    sqrt_correction2 = static_cast<float>(std::sqrt(correction2));
+    inverse_sqrt_correction2 = static_cast<float>(1.0 / std::sqrt(correction2));
     eps = args.eps;
   }
 };
@@ -132,7 +133,7 @@ void adamw_range(const AdamWArgs& args, std::int64_t begin, std::int64_t end) {
     const Vec g = load(grad + i, part) * grad_scale;
     const Vec new_m = load(m + i, part) * k.beta1 + g * k.one_minus_beta1;
     const Vec new_v = load(v + i, part) * k.beta2 + (g * g) * k.one_minus_beta2;
-    const Vec denominator = sqrt(new_v) / k.sqrt_correction2 + k.eps;
+    const Vec denominator = sqrt(new_v) * k.inverse_sqrt_correction2 + k.eps;
     const Vec new_param = load(param + i, part) * k.decay - new_m / denominator * k.step_size;
     store(m + i, new_m, part);
     store(v + i, new_v, part);

@@ -8,7 +8,7 @@
 
 namespace zero1::cpu {
 
-void Point::pass(std::exception_ptr error) {
+void Point::pass(std::shared_ptr<StreamError> error) {
   {
     const std::lock_guard lock(mutex_);
     error_ = std::move(error);
@@ -25,7 +25,9 @@ bool Point::passed() const {
 void Point::wait() const {
   std::unique_lock lock(mutex_);
   passed_changed_.wait(lock, [&] { return passed_; });
-  if (error_) std::rethrow_exception(error_);
+  if (!error_) return;
+  error_->seen = true;
+  std::rethrow_exception(error_->exception);
 }
 
 bool CpuEvent::reached() const {
@@ -70,9 +72,9 @@ WorkerStream::~WorkerStream() {
   }
   queue_changed_.notify_one();
   thread_.join();
-  if (!error_ || error_reported_) return;
+  if (!error_ || error_->seen) return;
   try {
-    std::rethrow_exception(error_);
+    std::rethrow_exception(error_->exception);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "zero1: a communication stream ended with an error nobody asked for: %s\n",
                  error.what());
@@ -100,12 +102,7 @@ void WorkerStream::wait(Event& event) {
 void WorkerStream::synchronize() {
   auto point = std::make_shared<Point>();
   push({nullptr, point});
-  try {
-    point->wait();
-  } catch (...) {
-    error_reported_ = true;
-    throw;
-  }
+  point->wait();
 }
 
 void WorkerStream::stamp(std::function<void(std::int64_t)> reached) {
@@ -142,7 +139,8 @@ void WorkerStream::run_item(Item& item) {
     try {
       item.work();
     } catch (...) {
-      error_ = std::current_exception();
+      error_ = std::make_shared<StreamError>();
+      error_->exception = std::current_exception();
     }
   }
 }

@@ -1,6 +1,7 @@
 // The CPU's two streams and its event.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -15,10 +16,16 @@
 
 namespace zero1::cpu {
 
-/// One recorded point of a stream: passed once, with the error that the stream had by then.
+/// What stopped a stream. `seen` once somebody has been given it.
+struct StreamError {
+  std::exception_ptr exception;
+  std::atomic<bool> seen{false};
+};
+
+/// One recorded point of a stream: passed once, with the error (or null) that the stream had by then.
 class Point {
  public:
-  void pass(std::exception_ptr error);
+  void pass(std::shared_ptr<StreamError> error);
   bool passed() const;
   /// Blocks until passed; rethrows the stream's error.
   void wait() const;
@@ -27,7 +34,7 @@ class Point {
   mutable std::mutex mutex_;
   mutable std::condition_variable passed_changed_;
   bool passed_ = false;
-  std::exception_ptr error_;
+  std::shared_ptr<StreamError> error_;
 };
 
 /// Holds the point of its last record. Waits copy the point, so that recording again does not move them.
@@ -99,9 +106,8 @@ class WorkerStream final : public StreamBase {
   std::condition_variable queue_changed_;
   std::deque<Item> queue_;
   bool closing_ = false;
-  std::exception_ptr error_;  ///< the worker's; others see it through points
-  bool error_reported_ = false;
-  std::thread thread_;  ///< last: starts when all else is ready
+  std::shared_ptr<StreamError> error_;  ///< the worker's; others see it through points
+  std::thread thread_;                  ///< last: starts when all else is ready
 };
 
 /// The stream as one of ours; std::invalid_argument when it belongs to another kind of device.

@@ -69,22 +69,23 @@ class Sgemm final : public Product {
 class Primitive final : public Product {
  public:
   Primitive(const dnnl::engine& engine, int threads, const dnnl::matmul::primitive_desc& desc)
-      : engine_(engine), stream_(engine), threads_(threads), desc_(desc), primitive_(desc) {}
+      : engine_(engine), threads_(threads), desc_(desc), primitive_(desc) {}
 
   void operator()(const void* a, const void* b, void* c, Scratch& scratch, int slot) const override {
     use_threads(threads_);
     const auto scratchpad = desc_.scratchpad_desc();
     void* pad = scratch.get<char>(slot, static_cast<std::int64_t>(scratchpad.get_size()));
-    primitive_.execute(stream_,
+    dnnl::stream stream(engine_);  // unlike primitives, streams are not for several threads
+    primitive_.execute(stream,
                        {{DNNL_ARG_SRC, memory(desc_.src_desc(), engine_, const_cast<void*>(a))},
                         {DNNL_ARG_WEIGHTS, memory(desc_.weights_desc(), engine_, const_cast<void*>(b))},
                         {DNNL_ARG_DST, memory(desc_.dst_desc(), engine_, c)},
                         {DNNL_ARG_SCRATCHPAD, memory(scratchpad, engine_, pad)}});
+    stream.wait();
   }
 
  private:
   dnnl::engine engine_;
-  dnnl::stream stream_;  // on CPUs a call returns when the work is done
   int threads_;
   dnnl::matmul::primitive_desc desc_;
   dnnl::matmul primitive_;

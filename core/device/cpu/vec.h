@@ -110,9 +110,21 @@ template <>
 ZERO1_INLINE Vec unpack<Float16>(HalfBits half) {
 #if defined(__AVX512F__)
   return std::bit_cast<Vec>(_mm512_maskz_cvtph_ps(every_lane, std::bit_cast<__m256i>(half)));
+#elif defined(__F16C__)
+  __m128i part[2];
+  __m256 wide[2];
+  std::memcpy(part, &half, sizeof half);
+  for (int i = 0; i < 2; ++i) wide[i] = _mm256_cvtph_ps(part[i]);
+  Vec v;
+  std::memcpy(&v, wide, sizeof v);
+  return v;
 #else
   Vec v;
-  for (int i = 0; i < lanes; ++i) v[i] = static_cast<float>(std::bit_cast<Float16>(half[i]));
+  for (int i = 0; i < lanes; ++i) {
+    Float16 element;
+    element.bits = half[i];
+    v[i] = static_cast<float>(element);
+  }
   return v;
 #endif
 }
