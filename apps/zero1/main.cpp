@@ -1,6 +1,4 @@
 // zero1: the command line of the project.
-#include <fmt/core.h>
-
 #include <cstdio>
 #include <exception>
 
@@ -43,10 +41,10 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const zero1::InputError& error) {
-    fmt::print(stderr, "zero1: {}\n", error.what());
+    std::fprintf(stderr, "zero1: %s\n", error.what());
     return exit_bad_input;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "zero1: {}\n", error.what());
+    std::fprintf(stderr, "zero1: %s\n", error.what());
     return exit_failed;
   }
 }

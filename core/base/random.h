@@ -48,10 +48,12 @@ inline double portable_log(double x) {
     --exponent;
   }
   // ln m = 2 atanh(z) with |z| < 0.172, so that z^27 is below the precision.
+  constexpr double coefficients[] = {1.0 / 25, 1.0 / 23, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
+                                     1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3,  1.0};
   const double z = (m - 1) / (m + 1);
   const double z2 = z * z;
   double series = 0;
-  for (int k = 25; k >= 1; k -= 2) series = series * z2 + 1.0 / k;
+  for (const double coefficient : coefficients) series = series * z2 + coefficient;
   return exponent * 0.69314718055994531 + 2 * z * series;
 }
 

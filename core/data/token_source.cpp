@@ -21,7 +21,7 @@ std::int64_t count_sequences(std::int64_t bytes, std::int64_t seq_len, const std
     throw InputError(
         fmt::format("{}: has {} bytes, but one sequence of {} tokens takes {}: give more data or a shorter "
                     "sequence length",
-                    what, bytes, seq_len, seq_len + 1));
+                    what, bytes, seq_len, static_cast<std::uint64_t>(seq_len) + 1));
   }
   return (bytes - 1) / seq_len;
 }

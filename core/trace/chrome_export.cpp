@@ -41,10 +41,19 @@ class TrackAssigner {
   std::map<std::pair<int, StreamId>, std::vector<Stack>> streams_;
 };
 
+/// By begin, the outer before the inner.
 void sort_for_nesting(std::vector<Event>& events) {
   std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
     return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
   });
+  // Spans are recorded when they end: of those with the same times, the inner ones first.
+  for (auto first = events.begin(); first != events.end();) {
+    const auto last = std::find_if(first, events.end(), [first](const Event& event) {
+      return event.begin_ns != first->begin_ns || event.end_ns != first->end_ns;
+    });
+    if (first->end_ns > first->begin_ns) std::reverse(first, last);
+    first = last;
+  }
 }
 
 }  // namespace

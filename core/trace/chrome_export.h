@@ -18,7 +18,7 @@ struct ExportResult {
 /// Writes the trace as Chrome trace event JSON: one process per rank, one thread per stream, nested slices,
 /// instants, memory counters, and flow arrows gradient ready → collective and issue → run → wait. The file
 /// appears whole or not at all. `progress` (may be empty) is called with the written share, 0 … 1, some
-/// hundred times. Memory: about 100 bytes per event. Throws Error where writing fails.
+/// hundred times. Memory: about 150 bytes per event. Throws Error where writing fails.
 ExportResult export_chrome(const Reader& reader, const std::string& path,
                            const std::function<void(double)>& progress = {});
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <span>
@@ -22,7 +23,10 @@ class Lane {
   explicit Lane(std::int64_t capacity)
       : capacity_(round_up(capacity)),
         mask_(capacity_ - 1),
-        slots_(static_cast<Event*>(::operator new(capacity_ * sizeof(Event), slot_alignment))) {}
+        slots_(static_cast<Event*>(::operator new(capacity_ * sizeof(Event), slot_alignment))) {
+    // The ring's pages are made now: in the producer's first lap they would double the cost of a push.
+    std::memset(static_cast<void*>(slots_.get()), 0, capacity_ * sizeof(Event));
+  }
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 

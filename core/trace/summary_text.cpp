@@ -109,7 +109,7 @@ class TextWriter {
 
   void by_rank() {
     line("");
-    line("Communication          total      exposed   overlap                          bytes sent");
+    line("Communication        total      exposed   overlap                        contributed");
     for (std::size_t rank = 0; rank < summary_.overlap.ranks.size(); ++rank) {
       comm_line(fmt::format("rank {}", rank), summary_.overlap.ranks[rank]);
     }
@@ -117,22 +117,22 @@ class TextWriter {
   }
 
   void comm_line(const std::string& who, const CommFigures& figures) {
-    line("  {:<12} {:>13} {:>12}   {:>6.1f}% {}   {:>12}", who,
-         duration(static_cast<double>(figures.comm_ns)), duration(static_cast<double>(figures.exposed_ns)),
-         figures.overlap() * 100, bar(figures.overlap()), format_bytes(figures.total_bytes()));
+    line("  {:<11} {:>12} {:>12}   {:>6.1f}% {} {:>14}", who, duration(static_cast<double>(figures.comm_ns)),
+         duration(static_cast<double>(figures.exposed_ns)), figures.overlap() * 100, bar(figures.overlap()),
+         format_bytes(figures.total_bytes()));
   }
 
   void buckets() {
     std::int64_t rank_steps = 0;
-    for (const StepReport& step : summary_.overlap.steps)
+    for (const StepReport& step : summary_.overlap.steps) {
       rank_steps += static_cast<std::int64_t>(step.ranks.size());
+    }
     line("");
-    line(
-        "Buckets         gradients    reduction   all-gather      exposed   overlap                        "
-        "reduction starts");
-    line(
-        "                             (per call)   (per call)   (per step)                                 "
-        "before backward ends");
+    const auto head = [&](auto... columns) {
+      line("{:<7} {:>11} {:>12} {:>12} {:>12}   {:<28} {}", columns...);
+    };
+    head("Buckets", "size", "reduction", "all-gather", "exposed", "overlap", "reduction begins");
+    head("", "", "(per call)", "(per call)", "(per step)", "", "before backward ends");
     for (const auto& [bucket, figures] : summary_.overlap.buckets) bucket_line(bucket, figures, rank_steps);
   }
 
@@ -146,7 +146,7 @@ class TextWriter {
                              : figures.lead_ns_sum < 0
                                  ? mean(-figures.lead_ns_sum, figures.lead_count) + " after its end"
                                  : mean(figures.lead_ns_sum, figures.lead_count);
-    line("  {:<10} {:>12} {:>12} {:>12} {:>12}   {:>6.1f}% {}   {}",
+    line("  {:<5} {:>11} {:>12} {:>12} {:>12}   {:>6.1f}% {} {}",
          bucket < 0 ? "none" : std::to_string(bucket),
          known ? format_bytes(summary_.info.buckets[index].bytes) : "-",
          mean(figures.reduce.comm_ns, figures.reduce.runs), mean(figures.gather.comm_ns, figures.gather.runs),

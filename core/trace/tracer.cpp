@@ -32,15 +32,14 @@ Tracer::Tracer(int rank, Recorder* recorder, Gate* gate) : rank_(rank), recorder
   }
 }
 
-Event Tracer::completed(Event event) const {
+void Tracer::complete(Event& event) const {
   event.rank = static_cast<std::int16_t>(rank_);
   if (event.step < 0) event.step = step_;
   if (event.microbatch < 0) event.microbatch = microbatch_;
-  return event;
 }
 
 void Tracer::emit_instant(Event event) {
-  event = completed(event);
+  complete(event);
   const std::int64_t at_ns = pass(gate_, event, now_ns());
   if (recorder_ == nullptr) return;
   event.begin_ns = event.end_ns = at_ns - start_ns_;
@@ -58,16 +57,20 @@ Tracer::Span& Tracer::Span::operator=(Span&& other) noexcept {
   return *this;
 }
 
-void Tracer::Span::begin(Tracer& tracer, Stream& stream, Event event) {
-  event = tracer.completed(event);
-  event.stream = stream_id(stream.kind());
+void Tracer::Span::begin(Tracer& tracer, Stream& stream, const Event& given) {
+  const StreamId id = stream_id(stream.kind());
   if (tracer.recorder_ == nullptr) {  // a gate alone has nothing to remember until the end
+    Event event = given;
+    tracer.complete(event);
+    event.stream = id;
     stream.stamp([gate = tracer.gate_, event](std::int64_t) { gate->arrive(event); });
     return;
   }
-  Lane* lane = tracer.lanes_[static_cast<std::size_t>(event.stream)];
+  Lane* lane = tracer.lanes_[static_cast<std::size_t>(id)];
   PendingSpan* pending = lane->pending().acquire();
-  pending->event = event;
+  pending->event = given;
+  tracer.complete(pending->event);
+  pending->event.stream = id;
   pending->gate = tracer.gate_;
   pending->lane = lane;
   pending->start_ns = tracer.start_ns_;

@@ -33,7 +33,7 @@ class Tracer {
   std::int32_t step() const { return step_; }
 
   /// An instant on the host, now: passes the gate, then is recorded.
-  void instant(Event event) {
+  void instant(const Event& event) {
     if (enabled()) emit_instant(event);
   }
 
@@ -43,7 +43,7 @@ class Tracer {
   class Span {
    public:
     Span() = default;
-    Span(Tracer& tracer, Stream& stream, Event event) {
+    Span(Tracer& tracer, Stream& stream, const Event& event) {
       if (tracer.enabled()) begin(tracer, stream, event);
     }
     Span(Span&& other) noexcept;
@@ -54,18 +54,18 @@ class Tracer {
     }
 
    private:
-    void begin(Tracer& tracer, Stream& stream, Event event);
+    void begin(Tracer& tracer, Stream& stream, const Event& event);
     void queue_end();
 
     Stream* stream_ = nullptr;
     PendingSpan* pending_ = nullptr;  ///< owned by the lane's pool
   };
 
-  [[nodiscard]] Span span(Stream& stream, Event event) { return Span(*this, stream, event); }
+  [[nodiscard]] Span span(Stream& stream, const Event& event) { return Span(*this, stream, event); }
 
  private:
   void emit_instant(Event event);
-  Event completed(Event event) const;  ///< fills rank, step, microbatch where unset
+  void complete(Event& event) const;  ///< fills rank, step, microbatch where unset
 
   int rank_ = 0;
   Recorder* recorder_ = nullptr;

@@ -29,9 +29,9 @@ int compare_all(const LayoutFile& file, RangeDetail detail) {
     REQUIRE(found.size() == expected.size());
     for (std::size_t b = 0; b < expected.size(); ++b) {
       CAPTURE(b);
-      for (const auto& [key, value] : expected[b].items()) {
-        CAPTURE(key);
-        CHECK(found[b].at(key) == value);
+      for (const auto& field : expected[b].items()) {
+        CAPTURE(field.key());
+        CHECK(found[b].at(field.key()) == field.value());
       }
       CHECK(found[b].size() == expected[b].size());
     }

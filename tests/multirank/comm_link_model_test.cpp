@@ -39,12 +39,25 @@ double busy_us(int size, const LinkModel& link, const Call& call) {
   return least_us;
 }
 
-/// Never shorter than modelled; and at its best, precise. Each rank has memory of its own.
+/// Do sanitizers make moving the data slower than the modelled link? Then only the lower bound holds.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool sanitized = true;
+#else
+constexpr bool sanitized = false;
+#endif
+
+/// Never shorter than modelled; and precise, as soon as the machine has a quiet moment.
 template <class Call>
 void check_time(int size, const LinkModel& link, double expected_us, const Call& call) {
-  const double us = busy_us(size, link, call);
-  CHECK(us >= expected_us - 1e-3);
-  CHECK(us <= expected_us + 50);
+  constexpr double tolerance_us = 50;
+  double least_us = 1e12;
+  for (int attempt = 0; attempt < 10 && least_us > expected_us + tolerance_us; ++attempt) {
+    const double us = busy_us(size, link, call);
+    CHECK(us >= expected_us - 1e-3);
+    least_us = std::min(least_us, us);
+    if (sanitized) return;
+  }
+  CHECK(least_us <= expected_us + tolerance_us);
 }
 
 constexpr std::int64_t numel = 100'000;  // 400,000 bytes

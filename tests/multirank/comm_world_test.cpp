@@ -42,8 +42,13 @@ std::vector<Rank> make_ranks(LocalWorld& world) {
   return ranks;
 }
 
+struct Caught {
+  int failed_rank = -1;
+  std::string what;
+};
+
 /// What `work` throws as a PeerError; fails the test if it throws nothing or something else.
-std::pair<int, std::string> peer_error_of(const Work& work) {
+Caught peer_error_of(const Work& work) {
   try {
     work.wait();
   } catch (const PeerError& error) {
@@ -70,18 +75,18 @@ TEST_CASE("a time-out names who has not arrived and what the others called") {
     works.push_back(r.communicator->all_reduce(*r.stream, view, ReduceOp::max));
   }
   for (const int index : {0, 1}) {
-    const auto [failed_rank, what] = peer_error_of(works[static_cast<std::size_t>(index)]);
-    CHECK(failed_rank == 1);
+    const Caught caught = peer_error_of(works[static_cast<std::size_t>(index)]);
+    CHECK(caught.failed_rank == 1);
     for (const char* part :
          {"time-out after", "'slow'", "rank 0: all_reduce float32, 7 elements, max",
           "rank 1: has not arrived: it has issued 0 calls", "rank 2: all_reduce",
           "rank 3: has not arrived: it has issued its call, but its stream has not reached it"}) {
-      CHECK_MESSAGE(contains(what, part), what);
+      CHECK_MESSAGE(contains(caught.what, part), caught.what);
     }
   }
   release.set_value();
-  CHECK(contains(peer_error_of(works[2]).second, "time-out"));
-  CHECK(contains(peer_error_of(ranks[1].communicator->barrier(*ranks[1].stream)).second, "time-out"));
+  CHECK(contains(peer_error_of(works[2]).what, "time-out"));
+  CHECK(contains(peer_error_of(ranks[1].communicator->barrier(*ranks[1].stream)).what, "time-out"));
 }
 
 TEST_CASE("a pause on purpose stops the time-out's clock") {
@@ -96,7 +101,7 @@ TEST_CASE("a pause on purpose stops the time-out's clock") {
   second.wait();
   const Work alone = ranks[0].communicator->barrier(*ranks[0].stream);
   paused = false;
-  CHECK(peer_error_of(alone).first == 1);
+  CHECK(peer_error_of(alone).failed_rank == 1);
 }
 
 TEST_CASE("a stream that has failed does not leave its peers waiting") {
@@ -104,9 +109,9 @@ TEST_CASE("a stream that has failed does not leave its peers waiting") {
   auto ranks = make_ranks(world);
   dynamic_cast<CpuStream&>(*ranks[1].stream).submit([] { throw std::runtime_error("a kernel failed"); });
   const Work lost = ranks[1].communicator->barrier(*ranks[1].stream);
-  const auto [failed_rank, what] = peer_error_of(ranks[0].communicator->barrier(*ranks[0].stream));
-  CHECK(failed_rank == 1);
-  CHECK_MESSAGE(contains(what, "its stream had failed"), what);
+  const Caught caught = peer_error_of(ranks[0].communicator->barrier(*ranks[0].stream));
+  CHECK(caught.failed_rank == 1);
+  CHECK_MESSAGE(contains(caught.what, "its stream had failed"), caught.what);
   CHECK_THROWS_WITH_AS(lost.wait(), "a kernel failed", std::runtime_error);
 }
 
@@ -149,7 +154,7 @@ TEST_CASE("ranks that were never made count as having left") {
   works.push_back(first.communicator->barrier(*first.stream));
   works.push_back(second.communicator->barrier(*second.stream));
   world.reset();
-  for (const Work& work : works) CHECK(peer_error_of(work).first == 2);
+  for (const Work& work : works) CHECK(peer_error_of(work).failed_rank == 2);
 }
 
 TEST_CASE("misuse is told at once") {
@@ -179,9 +184,9 @@ TEST_CASE("an abandoned coalesced launch fails the peers") {
   auto ranks = make_ranks(world);
   const Work waiting = ranks[0].communicator->barrier(*ranks[0].stream);
   { const CoalescingScope scope(*ranks[1].communicator, *ranks[1].stream); }
-  const auto [failed_rank, what] = peer_error_of(waiting);
-  CHECK(failed_rank == 1);
-  CHECK_MESSAGE(contains(what, "abandoned"), what);
+  const Caught caught = peer_error_of(waiting);
+  CHECK(caught.failed_rank == 1);
+  CHECK_MESSAGE(contains(caught.what, "abandoned"), caught.what);
 }
 
 TEST_CASE("run_ranks ends with the first failure that is not a peer's") {

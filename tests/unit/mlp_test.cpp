@@ -2,7 +2,7 @@
 
 #include "core/base/error.h"
 #include "tests/unit/model_harness.h"
-#include "tests/unit/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace zero1;
 using test::HostBatch;

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "core/data/safetensors.h"
-#include "tests/unit/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace zero1;
 

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "core/base/error.h"
-#include "tests/unit/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace zero1;
 using test::message_of;

@@ -12,7 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/random.h"
 #include "core/data/permutation.h"
-#include "tests/unit/temporary_folder.h"
+#include "tests/support/temporary_folder.h"
 
 using namespace zero1;
 using test::message_of;

@@ -75,7 +75,7 @@ class SampleRun {
     add(Kind::microbatch, 0, 6000).microbatch = 0;
     add(Kind::adamw, 6900, 7500, 0);
     add(Kind::memory, 7600, 7600).bytes = 1 << 20;
-    add_collective(Collective::all_gather, 0, 7700, {7701, 10'300}, {10'002, 10'301});
+    add_collective(Collective::all_gather, 0, 7700, {7701, 10'008}, {10'002, 10'009});
     add(Kind::step, 0, 8000);
   }
 

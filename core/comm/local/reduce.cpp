@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__F16C__)
 #include <immintrin.h>
@@ -10,9 +11,9 @@
 namespace zero1::local {
 namespace {
 
-/// Elements that one pass accumulates: 8 KiB of fp32, so that the accumulators stay in the L1 cache while
-/// one input after the other streams past.
-constexpr std::int64_t block_elems = 2048;
+/// Elements that one pass accumulates: 4 KiB of fp32, so that the accumulators stay in the L1 cache while
+/// the inputs stream past, and each stream is left for no longer than the prefetcher remembers it.
+constexpr std::int64_t block_elems = 1024;
 
 template <class T>
 struct Accumulator {
@@ -62,36 +63,69 @@ A max_or_nan(A a, A b) {
 }
 
 template <ReduceOp op, class A>
-void combine(A* __restrict acc, const A* __restrict in, std::int64_t numel) {
+A combined(A a, A b) {
+  return op == ReduceOp::max ? max_or_nan(a, b) : a + b;
+}
+
+/// acc = acc + in.
+template <ReduceOp op, class T, class A>
+void combine(A* __restrict acc, const T* __restrict in, std::int64_t numel) {
+  for (std::int64_t i = 0; i < numel; ++i) acc[i] = combined<op>(acc[i], static_cast<A>(in[i]));
+}
+
+/// acc = a + b: the first two inputs in one pass.
+template <ReduceOp op, class T, class A>
+void combine_first(A* __restrict acc, const T* a, const T* b, std::int64_t numel) {
   for (std::int64_t i = 0; i < numel; ++i) {
-    acc[i] = op == ReduceOp::max ? max_or_nan(acc[i], in[i]) : acc[i] + in[i];
+    acc[i] = combined<op>(static_cast<A>(a[i]), static_cast<A>(b[i]));
   }
 }
 
-/// Adds a block of `in` to the accumulators. Low-precision elements are widened into a second block first;
-/// it is as hot as the accumulators.
+/// acc = (acc + a) + b: two streams at once keep more of the memory busy.
 template <ReduceOp op, class T, class A>
-void combine_block(A* acc, A* widened, const T* in, std::int64_t numel) {
-  if constexpr (std::is_same_v<T, A>) {
-    combine<op>(acc, in, numel);
-  } else {
-    widen(widened, in, numel);
-    combine<op>(acc, widened, numel);
+void combine_two(A* __restrict acc, const T* a, const T* b, std::int64_t numel) {
+  for (std::int64_t i = 0; i < numel; ++i) {
+    acc[i] = combined<op>(combined<op>(acc[i], static_cast<A>(a[i])), static_cast<A>(b[i]));
   }
+}
+
+/// What the loops above read of an input block. Compilers turn bf16 to fp32 within them, but not fp16:
+/// its blocks are widened into `scratch` first.
+template <class T, class A>
+const auto* operand(const T* in, A* scratch, std::int64_t count) {
+  if constexpr (std::is_same_v<T, Float16>) {
+    widen(scratch, in, count);
+    return static_cast<const A*>(scratch);
+  } else {
+    return in;
+  }
+}
+
+/// acc = the elements [start, start + count) of all inputs, combined in rank order.
+template <ReduceOp op, class T, class A>
+void accumulate(A* acc, std::span<const void* const> inputs, std::int64_t start, std::int64_t count) {
+  alignas(64) A scratch_a[block_elems];
+  alignas(64) A scratch_b[block_elems];
+  const auto input = [&](std::size_t rank, A* scratch) {
+    return operand(static_cast<const T*>(inputs[rank]) + start, scratch, count);
+  };
+  if (inputs.size() == 1) return widen(acc, static_cast<const T*>(inputs[0]) + start, count);
+  combine_first<op>(acc, input(0, scratch_a), input(1, scratch_b), count);
+  std::size_t rank = 2;
+  for (; rank + 2 <= inputs.size(); rank += 2) {
+    combine_two<op>(acc, input(rank, scratch_a), input(rank + 1, scratch_b), count);
+  }
+  if (rank < inputs.size()) combine<op>(acc, input(rank, scratch_a), count);
 }
 
 template <ReduceOp op, class T>
 void reduce_blocks(std::span<const void* const> inputs, std::span<void* const> outputs, std::int64_t numel) {
   using A = typename Accumulator<T>::Type;
   alignas(64) A acc[block_elems];
-  alignas(64) A widened[block_elems];
   const A ranks = static_cast<A>(inputs.size());
   for (std::int64_t start = 0; start < numel; start += block_elems) {
     const std::int64_t count = std::min(block_elems, numel - start);
-    widen(acc, static_cast<const T*>(inputs[0]) + start, count);
-    for (const void* input : inputs.subspan(1)) {
-      combine_block<op>(acc, widened, static_cast<const T*>(input) + start, count);
-    }
+    accumulate<op, T>(acc, inputs, start, count);
     if constexpr (op == ReduceOp::average) {
       for (std::int64_t i = 0; i < count; ++i) acc[i] /= ranks;
     }

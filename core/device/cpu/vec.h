@@ -172,6 +172,11 @@ ZERO1_INLINE Vec as_stored(Vec v) {
 struct AllLanes {};
 struct FirstLanes {
   int count;
+#if defined(__AVX512F__)
+  __mmask16 mask() const {
+    return static_cast<__mmask16>((1u << count) - 1u);
+  }
+#endif
 };
 
 template <class T>
@@ -180,9 +185,16 @@ ZERO1_INLINE Vec load(const T* p, AllLanes) {
 }
 template <class T>
 ZERO1_INLINE Vec load(const T* p, FirstLanes part) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  if constexpr (std::is_same_v<T, float>)
+    return std::bit_cast<Vec>(_mm512_maskz_loadu_ps(part.mask(), p));
+  else
+    return unpack<T>(std::bit_cast<HalfBits>(_mm256_maskz_loadu_epi16(part.mask(), p)));
+#else
   T padded[lanes] = {};
   std::memcpy(static_cast<void*>(padded), p, static_cast<std::size_t>(part.count) * sizeof(T));
   return widen(padded);
+#endif
 }
 template <class T>
 ZERO1_INLINE void store(T* p, Vec v, AllLanes) {
@@ -190,9 +202,16 @@ ZERO1_INLINE void store(T* p, Vec v, AllLanes) {
 }
 template <class T>
 ZERO1_INLINE void store(T* p, Vec v, FirstLanes part) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  if constexpr (std::is_same_v<T, float>)
+    _mm512_mask_storeu_ps(p, part.mask(), std::bit_cast<__m512>(v));
+  else
+    _mm256_mask_storeu_epi16(p, part.mask(), std::bit_cast<__m256i>(pack<T>(v)));
+#else
   T padded[lanes];
   narrow(padded, v);
   std::memcpy(static_cast<void*>(p), padded, static_cast<std::size_t>(part.count) * sizeof(T));
+#endif
 }
 
 /// Calls body(i, AllLanes or FirstLanes) for steps that tile [begin, end).
@@ -208,8 +227,13 @@ ZERO1_INLINE Vec valid(Vec v, AllLanes, float) {
   return v;
 }
 ZERO1_INLINE Vec valid(Vec v, FirstLanes part, float neutral) {
+#if defined(__AVX512F__)
+  return std::bit_cast<Vec>(
+      _mm512_mask_mov_ps(_mm512_set1_ps(neutral), part.mask(), std::bit_cast<__m512>(v)));
+#else
   for (int lane = part.count; lane < lanes; ++lane) v[lane] = neutral;
   return v;
+#endif
 }
 
 /// The sum of all lanes, halves first.

@@ -1,0 +1,173 @@
+// In-process collectives against the memory traffic that they cannot avoid.
+//
+//   bytes   what all ranks together must read and write, with S the bucket's bytes and n ranks:
+//           reduce-scatter in place (n+1) S, all-gather in place 2(n-1) S, all-reduce 2n S
+//   copy    read + written bytes per second of n threads that memcpy at once, each within S bytes of its
+//           own: the same threads, the same footprint, the same run
+//   bound   bytes / copy; ratio = bound / measured time (1 is as fast as copying; the goal is 0.70)
+//
+// All times are the best of several rounds of back-to-back launches, which hides what else the machine
+// does. The last table is the time of the smallest possible all-reduce: pure rendezvous.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <barrier>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/units.h"
+#include "core/comm/local/local_world.h"
+#include "core/device/cpu/cpu_device.h"
+
+namespace {
+
+using namespace zero1;
+
+struct Options {
+  std::vector<int> ranks{2, 4};
+  std::vector<std::int64_t> mib{1, 4, 16, 64};
+  int rounds = 7;
+};
+
+/// What one rank measures with: a bucket of its own.
+struct Bench {
+  Bench(LocalWorld& world, int rank, std::int64_t bytes)
+      : device(make_cpu_device({})),
+        stream(device->create_stream(StreamKind::communication)),
+        communicator(world.communicator(rank)),
+        memory(device->allocate(bytes, MemoryKind::other)) {
+    std::memset(memory.data(), 0, static_cast<std::size_t>(bytes));
+  }
+
+  TensorView piece(TensorView whole) const {
+    const std::int64_t numel = whole.numel / communicator->size();
+    return whole.slice(Range{0, numel}.shifted(communicator->rank() * numel));
+  }
+
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Communicator> communicator;
+  DeviceMemory memory;
+};
+
+/// Runs `repeats` times `once(bench)` on every rank, `rounds` times over; the best seconds per repeat,
+/// from the common start to the last rank's end.
+template <class Once>
+double best_seconds(int ranks, std::int64_t bytes, int rounds, int repeats, const Once& once) {
+  LocalWorld world(ranks);
+  std::barrier together(ranks);
+  std::vector<std::int64_t> begin_ns(static_cast<std::size_t>(ranks)), end_ns(begin_ns.size());
+  double best = 1e30;
+  run_ranks(ranks, [&](int rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    Bench bench(world, rank, bytes);
+    for (int round = 0; round <= rounds; ++round) {  // the first one warms up
+      together.arrive_and_wait();
+      begin_ns[i] = now_ns();
+      for (int repeat = 0; repeat < repeats; ++repeat) once(bench);
+      bench.stream->synchronize();
+      end_ns[i] = now_ns();
+      together.arrive_and_wait();
+      if (rank != 0 || round == 0) continue;
+      const auto begin = *std::min_element(begin_ns.begin(), begin_ns.end());
+      const auto end = *std::max_element(end_ns.begin(), end_ns.end());
+      best = std::min(best, static_cast<double>(end - begin) * 1e-9 / repeats);
+    }
+  });
+  return best;
+}
+
+/// Read + written bytes per second of `ranks` threads.
+double copy_bytes_per_s(int ranks, std::int64_t bytes, int rounds, int repeats) {
+  const auto half = static_cast<std::size_t>(bytes / 2);
+  const double seconds = best_seconds(ranks, bytes, rounds, repeats, [&](Bench& bench) {
+    char* data = static_cast<char*>(bench.memory.data());
+    dynamic_cast<CpuStream&>(*bench.stream).submit([=] { std::memcpy(data, data + half, half); });
+  });
+  return static_cast<double>(bytes) * ranks / seconds;
+}
+
+struct Topic {
+  const char* name;
+  DType dtype;
+  double buckets_moved;  ///< bytes / S
+  void (*once)(Bench&);
+};
+
+template <DType dtype>
+void reduce_scatter(Bench& bench) {
+  const TensorView whole = bench.memory.view(dtype);
+  bench.communicator->reduce_scatter(*bench.stream, bench.piece(whole), whole, ReduceOp::sum);
+}
+
+void all_gather(Bench& bench) {
+  const TensorView whole = bench.memory.view(DType::bf16);
+  bench.communicator->all_gather(*bench.stream, whole, bench.piece(whole));
+}
+
+template <DType dtype>
+void all_reduce(Bench& bench) {
+  bench.communicator->all_reduce(*bench.stream, bench.memory.view(dtype), ReduceOp::sum);
+}
+
+void print_bandwidth(const Options& options) {
+  fmt::print("{:<16}{:<10}{:>6}{:>8}{:>12}{:>12}{:>12}{:>12}{:>8}\n", "collective", "dtype", "ranks", "MiB",
+             "moved", "copy GB/s", "bound us", "time us", "ratio");
+  for (const int ranks : options.ranks) {
+    const double n = ranks;
+    const Topic topics[] = {
+        {"reduce-scatter", DType::fp32, n + 1, reduce_scatter<DType::fp32>},
+        {"reduce-scatter", DType::bf16, n + 1, reduce_scatter<DType::bf16>},
+        {"all-gather", DType::bf16, 2 * (n - 1), all_gather},
+        {"all-reduce", DType::fp32, 2 * n, all_reduce<DType::fp32>},
+        {"all-reduce", DType::bf16, 2 * n, all_reduce<DType::bf16>},
+    };
+    for (const std::int64_t mib : options.mib) {
+      const std::int64_t bytes = mib << 20;
+      const int repeats = static_cast<int>(std::max<std::int64_t>(2, 64 / mib));
+      for (const Topic& topic : topics) {
+        // Beside each collective, so that a machine that is busy for a while slows both.
+        const double copy = copy_bytes_per_s(ranks, bytes, options.rounds, repeats);
+        const double seconds = best_seconds(ranks, bytes, options.rounds, repeats, topic.once);
+        const double moved = topic.buckets_moved * static_cast<double>(bytes);
+        fmt::print("{:<16}{:<10}{:>6}{:>8}{:>12}{:>12.1f}{:>12.0f}{:>12.0f}{:>8.2f}\n", topic.name,
+                   name(topic.dtype), ranks, mib, format_bytes(static_cast<std::int64_t>(moved)), copy * 1e-9,
+                   moved / copy * 1e6, seconds * 1e6, moved / copy / seconds);
+      }
+    }
+  }
+}
+
+void print_latency(const Options& options) {
+  fmt::print("\nall-reduce of one float32, back to back\n{:>6}{:>12}\n", "ranks", "us");
+  std::vector<int> ranks = options.ranks;
+  ranks.push_back(8);
+  for (const int n : ranks) {
+    const double seconds = best_seconds(n, 256, options.rounds, 500, [](Bench& bench) {
+      bench.communicator->all_reduce(*bench.stream, bench.memory.view(DType::fp32, 0, 1), ReduceOp::sum);
+    });
+    fmt::print("{:>6}{:>12.1f}\n", n, seconds * 1e6);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("In-process collectives against the memory traffic they cannot avoid");
+  Options options;
+  app.add_option("--ranks", options.ranks, "Group sizes")->delimiter(',')->check(CLI::Range(2, 64));
+  app.add_option("--mib", options.mib, "Bucket sizes in MiB")->delimiter(',')->check(CLI::Range(1, 4096));
+  app.add_option("--rounds", options.rounds, "Rounds, of which the best counts")->check(CLI::Range(1, 1000));
+  CLI11_PARSE(app, argc, argv);
+  fmt::print(
+      "moved: reduce-scatter (n+1) S, all-gather 2(n-1) S, all-reduce 2n S; bound = moved / copy; ratio = "
+      "bound / time\n\n");
+  print_bandwidth(options);
+  print_latency(options);
+  return 0;
+}

@@ -1,0 +1,135 @@
+// `zero1 train` as people and scripts call it: flags, output, files, exit status.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/support/command.h"
+#include "tests/support/temporary_folder.h"
+
+using nlohmann::json;
+using namespace zero1::test;
+
+namespace {
+
+const std::string tiny =
+    "train --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 8 --threads-per-rank 1 "
+    "--train-iters 3 ";
+
+std::vector<json> lines_of(const std::string& text) {
+  std::vector<json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("a golden case runs from the command line") {
+  const TemporaryFolder folder;
+  const std::string golden = ZERO1_GOLDEN_DIR;
+  const Outcome outcome = run_zero1(
+      "train --num-layers 2 --hidden-size 48 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2 "
+      "--global-batch-size 8 --lr 0.003 --weight-decay 0.1 --adam-beta1 0.9 --adam-beta2 0.95 --adam-eps "
+      "1e-8 "
+      "--clip-grad 1.0 --train-iters 40 --dp 2 --overlap-grad-reduce --overlap-param-gather "
+      "--ddp-num-buckets 5 "
+      "--threads-per-rank 1 --data " +
+      quoted(golden + "/corpus.txt") + " --init " + quoted(golden + "/gpt-a.init.safetensors") +
+      " --metrics " + quoted(folder.path("m.jsonl")) + " --save-weights " +
+      quoted(folder.path("w.safetensors")) + " --trace " + quoted(folder.path("run.trace")) + " --svg " +
+      quoted(folder.path("map.svg")));
+  REQUIRE(outcome.status == 0);
+  CHECK(outcome.says("plain data parallelism"));
+  CHECK(outcome.says("reduce-scatter"));
+  const json expected = json::parse(std::ifstream(golden + "/gpt-a.json")).at("float64");
+  const std::vector<json> steps = lines_of(folder.read("m.jsonl"));
+  REQUIRE(steps.size() == 40);
+  for (std::size_t s = 0; s < steps.size(); ++s) {
+    CHECK(steps[s].at("step") == s + 1);
+    CHECK(std::abs(steps[s].at("loss").get<double>() - expected[s].at("loss").get<double>()) < 1e-4);
+    CHECK(steps[s].at("grad_norm").get<double>() ==
+          doctest::Approx(expected[s].at("grad_norm").get<double>()).epsilon(1e-3));
+    CHECK(steps[s].at("lr") == 0.003);
+    CHECK(steps[s].at("tokens") == 256);
+    CHECK(steps[s].at("ms").get<double>() > 0);
+    CHECK(steps[s].at("comm_ms").get<double>() > 0);
+    CHECK(steps[s].at("exposed_comm_ms").get<double>() >= 0);
+    CHECK(steps[s].at("overlap").get<double>() <= 1);
+  }
+  CHECK(run_zero1("trace summary " + quoted(folder.path("run.trace"))).status == 0);
+  CHECK(folder.read("map.svg").find("<svg") != std::string::npos);
+}
+
+TEST_CASE("bad flags and files give status 2 and name themselves") {
+  const TemporaryFolder folder;
+  const std::string short_file = folder.write("short", "too short");
+  const struct {
+    std::string flags, says;
+  } cases[] = {
+      {"--dp 0", "--dp"},
+      {"--dp 3 --global-batch-size 4", "--global-batch-size"},
+      {"--hidden-size 10 --num-attention-heads 3", "heads"},
+      {"--lr-decay-style polynomial", "--lr-decay-style"},
+      {"--lr -1", "--lr"},
+      {"--min-lr 1 --lr 0.1", "--min-lr"},
+      {"--adam-beta2 1", "--adam-beta2"},
+      {"--ddp-bucket-size 0", "--ddp-bucket-size"},
+      {"--ddp-bucket-size wide", "wide"},
+      {"--ddp-num-buckets 0", "--ddp-num-buckets"},
+      {"--overlap-param-gather", "--overlap-grad-reduce"},
+      {"--bf16 --fp16", "--fp16"},
+      {"--data " + quoted(folder.path("none")), "none"},
+      {"--data " + quoted(short_file) + " --seq-length 64", "short"},
+      {"--init " + quoted(short_file), "short"},
+      {"--init " + quoted(ZERO1_GOLDEN_DIR "/gpt-a.init.safetensors"), "wte.weight"},
+      {"--metrics " + quoted(folder.path("no/such/folder")), "--metrics"},
+      {"--param-group wte:size=3", "--param-group"},
+      {"--param-group 'nothing*:wd_mult=0'", "nothing*"},
+      {"--config " + quoted(folder.path("none.toml")), "none.toml"},
+      {"--no-such-flag", "--no-such-flag"},
+      {"--train-iters many", "--train-iters"},
+  };
+  for (const auto& c : cases) {
+    const Outcome outcome = run_zero1(tiny + c.flags);
+    CAPTURE(c.flags);
+    CAPTURE(outcome.output);
+    CHECK(outcome.status == 2);
+    CHECK(outcome.says(c.says));
+  }
+}
+
+TEST_CASE("a failure in one rank ends the program with that rank's message and status 1") {
+  const Outcome outcome = run_zero1(tiny + "--dp 3 --check-for-large-grads 1e-9");
+  CHECK(outcome.status == 1);
+  CHECK(outcome.says("rank "));
+  CHECK(outcome.says("--check-for-large-grads"));
+}
+
+TEST_CASE("flags can come from a file") {
+  const TemporaryFolder folder;
+  const std::string config =
+      folder.write("run.toml", "num-layers = 2\nddp-bucket-size = \"3K\"\noverlap-grad-reduce = true\n");
+  const Outcome outcome = run_zero1(
+      "train --hidden-size 16 --num-attention-heads 2 --seq-length 8 --threads-per-rank 1 "
+      "--train-iters 2 --config " +
+      quoted(config));
+  CAPTURE(outcome.output);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.says("overlap grad reduce on"));
+}
+
+TEST_CASE("a rerun writes the same metrics but for the times, and other seeds do not") {
+  const TemporaryFolder folder;
+  const auto losses = [&](const std::string& flags) {
+    const std::string path = folder.path("m.jsonl");
+    REQUIRE(run_zero1(tiny + flags + " --shuffle --log-interval 0 --metrics " + quoted(path)).status == 0);
+    std::vector<double> values;
+    for (const json& line : lines_of(folder.read("m.jsonl"))) values.push_back(line.at("loss"));
+    return values;
+  };
+  const auto first = losses("--dp 2 --seed 5");
+  CHECK(losses("--dp 2 --seed 5") == first);
+  CHECK(losses("--dp 2 --seed 6") != first);
+}
