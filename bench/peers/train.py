@@ -50,7 +50,7 @@ def make_model(args: argparse.Namespace) -> torch.nn.Module:
     if args.precision == "bf16":
         model = model.to(torch.bfloat16)
     if args.dp > 1:
-        model = DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+        model = DistributedDataParallel(model, gradient_as_bucket_view=True)
     return model
 
 
