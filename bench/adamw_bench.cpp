@@ -49,7 +49,7 @@ struct Shard {
     a.exp_avg_sq = exp_avg_sq.view(DType::fp32);
     a.grad = grad.view(low ? DType::bf16 : DType::fp32);
     if (low) a.model_param = model.view(DType::bf16);
-    a.lr = 1e-3F;
+    a.lr = 1e-3;
     a.weight_decay = 0.1F;
     return a;
   }

@@ -40,9 +40,7 @@ struct BFloat16 {
     const std::uint32_t quiet_nan = (u >> 16) | 0x0040u;
     bits = static_cast<std::uint16_t>((u & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : rounded);
   }
-  explicit operator float() const {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-  }
+  explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
 struct Float16 {
@@ -80,7 +78,8 @@ struct Float16 {
   }
 };
 
-/// Calls `fn` with a value of the C++ type that stores `dtype`: visit_dtype(d, [](auto t) { using T = decltype(t); … }).
+/// Calls `fn` with a value of the C++ type that stores `dtype`: visit_dtype(d, [](auto t) { using T =
+/// decltype(t); … }).
 template <class Fn>
 decltype(auto) visit_dtype(DType dtype, Fn&& fn) {
   switch (dtype) {
@@ -94,9 +93,12 @@ decltype(auto) visit_dtype(DType dtype, Fn&& fn) {
 
 template <class T>
 constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<std::remove_cv_t<T>, BFloat16>) return DType::bf16;
-  else if constexpr (std::is_same_v<std::remove_cv_t<T>, Float16>) return DType::fp16;
-  else if constexpr (std::is_same_v<std::remove_cv_t<T>, double>) return DType::fp64;
+  if constexpr (std::is_same_v<std::remove_cv_t<T>, BFloat16>)
+    return DType::bf16;
+  else if constexpr (std::is_same_v<std::remove_cv_t<T>, Float16>)
+    return DType::fp16;
+  else if constexpr (std::is_same_v<std::remove_cv_t<T>, double>)
+    return DType::fp64;
   else {
     static_assert(std::is_same_v<std::remove_cv_t<T>, float>, "not an element type");
     return DType::fp32;

@@ -20,9 +20,7 @@ struct Range {
   constexpr Range shifted(std::int64_t offset) const { return {start + offset, end + offset}; }
 
   /// The same length, starting at `new_start`. Megatron: `Range.normalize`.
-  constexpr Range normalized(std::int64_t new_start = 0) const {
-    return {new_start, new_start + size()};
-  }
+  constexpr Range normalized(std::int64_t new_start = 0) const { return {new_start, new_start + size()}; }
 
   friend constexpr bool operator==(const Range&, const Range&) = default;
 };

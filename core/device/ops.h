@@ -12,21 +12,22 @@ namespace zero1 {
 
 class Stream;
 
-/// Decoupled weight decay Adam on one contiguous piece of a shard.
+/// Decoupled weight decay Adam on one contiguous piece of a shard. The hyperparameters are doubles, so
+/// that 1 - beta2 and the bias corrections are rounded once.
 struct AdamWArgs {
   TensorView main_param;  ///< fp32, in and out
   TensorView exp_avg;     ///< fp32, in and out
   TensorView exp_avg_sq;  ///< fp32, in and out
   ConstTensorView grad;   ///< fp32, bf16 or fp16
-  TensorView
-      model_param;  ///< bf16/fp16: main_param rounded to nearest even; fp32: a copy; data null: not written
-  const float* grad_scale =
-      nullptr;  ///< device pointer: every gradient is multiplied by it first (clipping); null: by 1
-  float lr = 0;
-  float beta1 = 0.9F;
-  float beta2 = 0.999F;
-  float eps = 1e-8F;
-  float weight_decay = 0;
+  /// bf16/fp16: main_param rounded to nearest even; fp32: a copy; data null: not written
+  TensorView model_param;
+  /// device pointer: every gradient is multiplied by it first (clipping); null: by 1
+  const float* grad_scale = nullptr;
+  double lr = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
   std::int64_t step = 1;  ///< 1 for the first update; for bias correction
 };
 

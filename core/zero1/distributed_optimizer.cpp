@@ -148,11 +148,11 @@ void DistributedOptimizer::adamw(BucketShard& shard, double lr) {
       if (shard.model_param.data != shard.main_param.data)
         args.model_param = shard.model_param.slice(param.gbuf_local);
       args.grad_scale = grad_scale_.view(DType::fp32).as<float>();
-      args.lr = static_cast<float>(lr * mult.lr_mult);
-      args.beta1 = static_cast<float>(config_.adam_beta1);
-      args.beta2 = static_cast<float>(config_.adam_beta2);
-      args.eps = static_cast<float>(config_.adam_eps);
-      args.weight_decay = static_cast<float>(config_.weight_decay * mult.weight_decay_mult);
+      args.lr = lr * mult.lr_mult;
+      args.beta1 = config_.adam_beta1;
+      args.beta2 = config_.adam_beta2;
+      args.eps = config_.adam_eps;
+      args.weight_decay = config_.weight_decay * mult.weight_decay_mult;
       args.step = step_count_;
       context_.device.ops().adamw(context_.compute, args);
     }

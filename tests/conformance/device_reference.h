@@ -204,10 +204,10 @@ inline CrossEntropy cross_entropy(const Values& logits, const std::vector<std::i
 /// One AdamW update of one element; the moments are updated in place.
 inline double adamw(double param, double& m, double& v, double grad, const AdamWArgs& k) {
   param *= 1 - static_cast<double>(k.lr) * k.weight_decay;
-  m = k.beta1 * m + (1 - static_cast<double>(k.beta1)) * grad;
-  v = k.beta2 * v + (1 - static_cast<double>(k.beta2)) * grad * grad;
-  const double correction1 = 1 - std::pow(static_cast<double>(k.beta1), static_cast<double>(k.step));
-  const double correction2 = 1 - std::pow(static_cast<double>(k.beta2), static_cast<double>(k.step));
+  m = k.beta1 * m + (1 - k.beta1) * grad;
+  v = k.beta2 * v + (1 - k.beta2) * grad * grad;
+  const double correction1 = 1 - std::pow(k.beta1, static_cast<double>(k.step));
+  const double correction2 = 1 - std::pow(k.beta2, static_cast<double>(k.step));
   return param - k.lr / correction1 * m / (std::sqrt(v) / std::sqrt(correction2) + k.eps);
 }
 

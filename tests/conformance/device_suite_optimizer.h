@@ -56,8 +56,8 @@ inline void check_adamw(Rig& rig, DType grad_dtype, DType model_dtype, bool scal
   args.exp_avg_sq = v;
   args.model_param = model;
   args.grad_scale = scaled ? static_cast<const float*>(clip.view().data) : nullptr;
-  args.lr = 0.01F;
-  args.weight_decay = 0.1F;
+  args.lr = 0.01;
+  args.weight_decay = 0.1;
   for (args.step = 1; args.step <= 3; ++args.step) {
     const auto grads = random_values(grad_dtype, n, static_cast<unsigned>(100 + args.step));
     const Tensor grad(rig, grad_dtype, grads);
@@ -102,7 +102,7 @@ TEST_CASE("adamw gives the same bits for a shard cut into pieces, and without a 
       args.exp_avg = tm.view().slice(range);
       args.exp_avg_sq = tv.view().slice(range);
       args.grad = ConstTensorView(grad.view()).slice(range);
-      args.lr = 1e-3F;
+      args.lr = 1e-3;
       args.weight_decay = 0.01F;
       rig.ops.adamw(rig.stream, args);
     };

@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "core/base/error.h"
-#include "tests/unit/model_harness.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/unit/model_harness.h"
 
 using namespace zero1;
 using test::HostBatch;

@@ -105,18 +105,15 @@ struct AdamWCoefficients {
   float decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step_size, inverse_sqrt_correction2, eps;
 
   explicit AdamWCoefficients(const AdamWArgs& args) {
-    const double correction1 =
-        1.0 - std::pow(static_cast<double>(args.beta1), static_cast<double>(args.step));
-    const double correction2 =
-        1.0 - std::pow(static_cast<double>(args.beta2), static_cast<double>(args.step));
-    decay = static_cast<float>(1.0 - static_cast<double>(args.lr) * args.weight_decay);
-    beta1 = args.beta1;
-    one_minus_beta1 = static_cast<float>(1.0 - static_cast<double>(args.beta1));
-    beta2 = args.beta2;
-    one_minus_beta2 = static_cast<float>(1.0 - static_cast<double>(args.beta2));
-    step_size = static_cast<float>(static_cast<double>(args.lr) / correction1);
-    inverse_sqrt_correction2 = static_cast<float>(1.0 / std::sqrt(correction2));
-    eps = args.eps;
+    const auto steps = static_cast<double>(args.step);
+    decay = static_cast<float>(1 - args.lr * args.weight_decay);
+    beta1 = static_cast<float>(args.beta1);
+    one_minus_beta1 = static_cast<float>(1 - args.beta1);
+    beta2 = static_cast<float>(args.beta2);
+    one_minus_beta2 = static_cast<float>(1 - args.beta2);
+    step_size = static_cast<float>(args.lr / (1 - std::pow(args.beta1, steps)));
+    inverse_sqrt_correction2 = static_cast<float>(1 / std::sqrt(1 - std::pow(args.beta2, steps)));
+    eps = static_cast<float>(args.eps);
   }
 };
 
