@@ -6,7 +6,7 @@ namespace zero1 {
 
 using trace::Kind;
 
-void RankMachine::quiesce() noexcept {
+void RankStreams::quiesce() noexcept {
   for (Stream* stream : {communication.get(), compute.get()}) {
     try {
       stream->synchronize();
@@ -15,11 +15,11 @@ void RankMachine::quiesce() noexcept {
   }
 }
 
-RankTrainer::RankTrainer(const TrainConfig& config, const RunData& data, RankMachine& machine,
+RankTrainer::RankTrainer(const TrainConfig& config, const RunData& data, Device& device, RankStreams& streams,
                          Communicator& communicator, trace::Tracer& tracer)
     : config_(config),
       data_(data),
-      context_{*machine.device, *machine.compute, *machine.communication, {&communicator, nullptr}, tracer},
+      context_{device, *streams.compute, *streams.communication, {&communicator, nullptr}, tracer},
       model_(make_model(config)),
       data_parallel_(context_, *model_, config.data_parallel),
       optimizer_(data_parallel_, config.optimizer),

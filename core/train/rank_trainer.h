@@ -12,17 +12,15 @@
 
 namespace zero1 {
 
-/// A rank's device and queues. Outlives the RankTrainer, so that a failing rank can stop its queues
-/// before the memory that they use is freed.
-struct RankMachine {
-  std::unique_ptr<Device> device;
+/// A rank's queues. Outlives the RankTrainer, so that a failing rank can stop its queues before the
+/// memory that they use is freed.
+struct RankStreams {
   std::unique_ptr<Stream> compute;
   std::unique_ptr<Stream> communication;
 
-  explicit RankMachine(std::unique_ptr<Device> owned)
-      : device(std::move(owned)),
-        compute(device->create_stream(StreamKind::compute)),
-        communication(device->create_stream(StreamKind::communication)) {}
+  explicit RankStreams(Device& device)
+      : compute(device.create_stream(StreamKind::compute)),
+        communication(device.create_stream(StreamKind::communication)) {}
 
   /// Waits until both queues are empty, whatever has gone wrong in them.
   void quiesce() noexcept;
@@ -38,7 +36,7 @@ struct RunData {
 class RankTrainer {
  public:
   /// Builds the model and loads or initialises its parameters. All ranks construct at the same time.
-  RankTrainer(const TrainConfig& config, const RunData& data, RankMachine& machine,
+  RankTrainer(const TrainConfig& config, const RunData& data, Device& device, RankStreams& streams,
               Communicator& communicator, trace::Tracer& tracer);
 
   /// One iteration, 1 is the first. The times in the result are left to the caller.

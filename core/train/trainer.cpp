@@ -6,7 +6,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/comm/local/local_world.h"
-#include "core/device/cpu/cpu_device.h"
+#include "core/train/machine.h"
 #include "core/train/step_reporter.h"
 #include "core/train/weights.h"
 
@@ -78,7 +78,7 @@ class Run {
     summary_.memory.resize(static_cast<std::size_t>(config.dp));
     param_hashes_.resize(static_cast<std::size_t>(config.dp));
     make_recorder();
-    make_communicators();
+    machine_ = make_machine(config, paused());
   }
 
   TrainSummary execute() {
@@ -98,7 +98,8 @@ class Run {
     }
     reporter_.summarize(summary_);
     summary_.plain_data_parallel = plain_data_parallel_memory(summary_.layout, summary_.memory[0]);
-    summary_.communicator = communicators_[0]->description();
+    summary_.communicator = machine_.communicators[0]->description();
+    summary_.device = machine_.devices[0]->description();
     return std::move(summary_);
   }
 
@@ -117,36 +118,30 @@ class Run {
     reporter_.attach(recorder_.get());
   }
 
-  void make_communicators() {
-    LocalWorldOptions options;
-    if (observer_.gate != nullptr) options.paused = [gate = observer_.gate] { return !gate->running(); };
-    LocalWorld world(config_.dp, std::move(options));
-    for (int r = 0; r < config_.dp; ++r) {
-      std::unique_ptr<Communicator> communicator = world.communicator(r);
-      if (config_.link.enabled()) communicator = with_link_model(std::move(communicator), config_.link);
-      communicators_.push_back(std::move(communicator));
-    }
+  std::function<bool()> paused() const {
+    if (observer_.gate == nullptr) return {};
+    return [gate = observer_.gate] { return !gate->running(); };
   }
 
   void stop_peers(int rank, const std::string& what) {
-    communicators_[static_cast<std::size_t>(rank)]->abort(what);
+    machine_.communicators[static_cast<std::size_t>(rank)]->abort(what);
     if (observer_.gate != nullptr) observer_.gate->shutdown();
   }
 
   void run_rank(int rank) {
-    RankMachine machine(make_cpu_device({config_.threads_per_rank}));
+    Device& device = *machine_.devices[static_cast<std::size_t>(rank)];
+    RankStreams streams(device);
     trace::Tracer tracer(rank, recorder_.get(), observer_.gate);
     std::unique_ptr<RankTrainer> trainer;
     try {
-      trainer = std::make_unique<RankTrainer>(config_, data_, machine,
-                                              *communicators_[static_cast<std::size_t>(rank)], tracer);
+      trainer = std::make_unique<RankTrainer>(
+          config_, data_, device, streams, *machine_.communicators[static_cast<std::size_t>(rank)], tracer);
       train_rank(rank, *trainer);
     } catch (const std::exception& error) {
       stop_peers(rank, error.what());  // before anything of this rank is torn down
-      machine.quiesce();
+      streams.quiesce();
       throw;
     }
-    if (rank == 0) summary_.device = machine.device->description();
   }
 
   void train_rank(int rank, RankTrainer& trainer) {
@@ -176,7 +171,7 @@ class Run {
   TrainSummary summary_;
   std::vector<std::uint64_t> param_hashes_;  ///< by rank
   std::unique_ptr<trace::Recorder> recorder_;
-  std::vector<std::unique_ptr<Communicator>> communicators_;
+  Machine machine_;
 };
 
 }  // namespace
