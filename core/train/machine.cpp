@@ -5,7 +5,7 @@
 
 namespace zero1 {
 
-Machine make_machine(const TrainConfig& config, std::function<bool()> paused) {
+Machine make_cpu_machine(const TrainConfig& config, std::function<bool()> paused) {
   Machine machine;
   LocalWorldOptions options;
   options.paused = std::move(paused);

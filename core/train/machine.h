@@ -17,8 +17,11 @@ struct Machine {
   std::vector<std::unique_ptr<Communicator>> communicators;
 };
 
-/// Builds what `config` asks for. `paused`: while it returns true a rank may be held on purpose, and no
-/// collective times out. Throws InputError naming the flag where the machine cannot do it.
-Machine make_machine(const TrainConfig& config, std::function<bool()> paused);
+/// Makes a run's machine. `paused`: while it returns true a rank may be held on purpose, and no collective
+/// times out; may be empty. Throws InputError naming the flag where the machine cannot do it.
+using MachineFactory = std::function<Machine(const TrainConfig& config, std::function<bool()> paused)>;
+
+/// In-process ranks on CPU devices, behind the link model if the configuration has one.
+Machine make_cpu_machine(const TrainConfig& config, std::function<bool()> paused);
 
 }  // namespace zero1

@@ -6,7 +6,6 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/comm/local/local_world.h"
-#include "core/train/machine.h"
 #include "core/train/step_reporter.h"
 #include "core/train/weights.h"
 
@@ -66,7 +65,7 @@ MemoryReport plain_data_parallel_memory(const Layout& layout, const MemoryReport
 /// One run: what its ranks share, and what they leave behind for the summary.
 class Run {
  public:
-  Run(const TrainConfig& config, const TrainObserver& observer)
+  Run(const TrainConfig& config, const TrainObserver& observer, const MachineFactory& make_machine)
       : config_(config),
         observer_(observer),
         data_(open_data(config)),
@@ -176,8 +175,9 @@ class Run {
 
 }  // namespace
 
-TrainSummary train(const TrainConfig& config, const TrainObserver& observer) {
-  return Run(config, observer).execute();
+TrainSummary train(const TrainConfig& config, const TrainObserver& observer,
+                   const MachineFactory& make_machine) {
+  return Run(config, observer, make_machine).execute();
 }
 
 }  // namespace zero1

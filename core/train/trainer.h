@@ -7,6 +7,7 @@
 #include "core/trace/event.h"
 #include "core/trace/gate.h"
 #include "core/train/config.h"
+#include "core/train/machine.h"
 #include "core/train/metrics.h"
 #include "core/train/rank_trainer.h"
 
@@ -26,8 +27,9 @@ struct TrainObserver {
   bool record = true;
 };
 
-/// Runs `config`, which resolve() has returned, and reports. When a rank fails all others are stopped
-/// and its exception comes out here.
-TrainSummary train(const TrainConfig& config, const TrainObserver& observer = {});
+/// Runs `config`, which resolve() has returned, on the ranks that `make_machine` makes, and reports. When a
+/// rank fails all others are stopped and its exception comes out here.
+TrainSummary train(const TrainConfig& config, const TrainObserver& observer = {},
+                   const MachineFactory& make_machine = make_cpu_machine);
 
 }  // namespace zero1

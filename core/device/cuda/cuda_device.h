@@ -1,0 +1,32 @@
+// An NVIDIA GPU as a device.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <memory>
+
+#include "core/device/device.h"
+
+namespace zero1 {
+
+struct CudaOptions {
+  int ordinal = 0;    ///< which GPU; several ranks may share one
+  bool tf32 = false;  ///< fp32 matrix products in TF32: faster, 10-bit mantissa
+};
+
+/// A CUDA stream. The compute stream has normal, the communication stream high priority.
+class CudaStream : public Stream {
+ public:
+  virtual cudaStream_t handle() const = 0;
+  virtual int ordinal() const = 0;
+};
+
+/// Visible GPUs. Throws InputError in words where there is no driver or no GPU.
+int cuda_device_count();
+
+/// One rank's GPU. Memory is cached per rank and reused in the order of its compute stream, so that a
+/// block may be freed while the compute stream still uses it; memory that the communication stream uses
+/// is freed after synchronising it.
+std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
+
+}  // namespace zero1
