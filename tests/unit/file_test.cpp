@@ -14,8 +14,6 @@
 using namespace zero1;
 namespace fs = std::filesystem;
 
-namespace {}  // namespace
-
 TEST_CASE("what is written is read, bytes of all kinds and none") {
   const zero1::test::TemporaryFolder directory;
   const std::string path = directory.path("a");
