@@ -156,6 +156,20 @@ TEST_CASE("a failure in one rank ends the program with that rank's message and s
   CHECK(outcome.says("--check-for-large-grads"));
 }
 
+TEST_CASE("waiting OpenMP threads soon sleep, unless the user has said otherwise") {
+  const Outcome display = run_command("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=VERBOSE " +
+                                      quoted(ZERO1_BIN_DIR "/zero1") + " --version");
+  CHECK(display.status == 0);
+  if (!display.says("GOMP_SPINCOUNT")) {
+    MESSAGE("[skipped] not GCC's OpenMP");
+    return;
+  }
+  CHECK(display.says("GOMP_SPINCOUNT = '1000'"));
+  const Outcome chosen = run_command("OMP_WAIT_POLICY=active OMP_DISPLAY_ENV=VERBOSE " +
+                                     quoted(ZERO1_BIN_DIR "/zero1") + " --version");
+  CHECK_FALSE(chosen.says("GOMP_SPINCOUNT = '1000'"));
+}
+
 TEST_CASE("flags can come from a file") {
   const TemporaryFolder folder;
   const std::string config =
