@@ -1,12 +1,16 @@
 // zero1 train: flags to a TrainConfig, and the run's output.
 #include <fmt/core.h>
 
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
 #include "apps/zero1/commands.h"
 #include "apps/zero1/train_report.h"
 #include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/base/output_file.h"
 #include "core/base/units.h"
 #include "core/train/trainer.h"
 
@@ -220,7 +224,7 @@ ParamGroupRule parse_param_group(const std::string& text) {
     const std::size_t equals = item.find('=');
     double value = 0;
     if (equals == std::string::npos || !CLI::detail::lexical_cast(item.substr(equals + 1), value) ||
-        value < 0)
+        !(value >= 0))
       fail();
     if (item.starts_with("lr_mult="))
       rule.lr_mult = value;
@@ -235,6 +239,7 @@ ParamGroupRule parse_param_group(const std::string& text) {
 
 TrainConfig to_config(const TrainOptions& o) {
   TrainConfig config = o.config;
+  if (o.bf16 && o.fp16) throw InputError("--bf16 and --fp16 exclude each other");
   if (o.bf16) config.param_dtype = DType::bf16;
   if (o.fp16) config.param_dtype = DType::fp16;
   config.data_parallel.grad_reduce_in_fp32 = !o.grad_reduce_in_low_precision;
@@ -278,8 +283,39 @@ void read_config_file(CLI::App& cmd, const std::string& path) {
   }
 }
 
+/// Fails before the training and not after it: the outputs must be writable, and none may be a file that the
+/// run reads, or another output.
+void check_outputs(const TrainOptions& o) {
+  using Flag = std::pair<const char*, const std::string*>;
+  const Flag inputs[] = {{"--data", &o.config.data},
+                         {"--valid-data", &o.config.valid_data},
+                         {"--init", &o.config.init},
+                         {"--config", &o.config_file}};
+  const Flag outputs[] = {{"--metrics", &o.metrics},
+                          {"--trace", &o.config.trace},
+                          {"--svg", &o.svg},
+                          {"--save-weights", &o.config.save_weights}};
+  std::vector<Flag> others(std::begin(inputs), std::end(inputs));
+  for (const auto& [flag, path] : outputs) {
+    if (path->empty()) continue;
+    for (const auto& [other_flag, other] : others) {
+      // Weights are read when the run begins and replaced when it ends.
+      if (path == &o.config.save_weights && other == &o.config.init) continue;
+      if (!other->empty() && same_file(*path, *other)) {
+        throw InputError(
+            fmt::format("{} {}: {} names this file too; name another file", flag, *path, other_flag));
+      }
+    }
+    others.emplace_back(flag, path);
+  }
+  std::error_code none;
+  if (!o.svg.empty() && !std::filesystem::is_other(o.svg, none)) OutputFile{o.svg};
+  if (!o.config.save_weights.empty()) OutputFile{o.config.save_weights};
+}
+
 int run_train(const TrainOptions& options) {
   const TrainConfig config = to_config(options);
+  check_outputs(options);
   std::ofstream metrics;
   if (!options.metrics.empty()) {
     metrics.open(options.metrics, std::ios::trunc);
@@ -298,6 +334,9 @@ int run_train(const TrainOptions& options) {
   }
   print_summary(config, summary);
   if (!options.svg.empty()) write_ownership_svg(summary, options.svg);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    throw Error("standard output: cannot write");
+  }
   return 0;
 }
 

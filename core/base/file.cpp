@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 
 #include "core/base/error.h"
@@ -84,6 +85,16 @@ void write_file(const std::string& path, std::string_view contents) {
   OutputFile file(path);
   file.append(contents);
   file.publish();
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (fs::is_other(a, none)) return false;
+  // The first compares names, also of files that are not there yet, the second sees hard links.
+  return fs::weakly_canonical(fs::absolute(a, none), none) ==
+             fs::weakly_canonical(fs::absolute(b, none), none) ||
+         fs::equivalent(a, b, none);
 }
 
 }  // namespace zero1

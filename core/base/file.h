@@ -13,4 +13,8 @@ std::string read_file(const std::string& path);
 /// is written directly. Throws Error naming the file.
 void write_file(const std::string& path, std::string_view contents);
 
+/// Whether writing to one would change the other: both name one file, there or yet to be made. Devices and
+/// pipes are not meant: /dev/null may be named many times.
+bool same_file(const std::string& a, const std::string& b);
+
 }  // namespace zero1

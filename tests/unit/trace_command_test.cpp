@@ -35,6 +35,10 @@ TEST_CASE("zero1 trace summary and export") {
   test::write_file(dir / "text", "This is not a trace, but it is long enough to hold a header of 64 bytes.");
   CHECK(run_zero1("trace export " + quoted(dir / "text") + " " + quoted(dir / "x.json")).status == 2);
   CHECK_FALSE(std::filesystem::exists(dir / "x.json"));
+  CHECK(run_zero1("trace export " + quoted(trace) + " " + quoted(dir / "./run.trace")).status == 2);
+  CHECK(run_zero1("trace summary " + quoted(trace)).status == 0);  // and has not been touched
+  REQUIRE(run_command("mkfifo " + quoted(dir / "pipe")).status == 0);
+  CHECK(run_zero1("trace summary " + quoted(dir / "pipe")).status == 2);  // without waiting for a writer
   CHECK(run_zero1("trace").status == 2);
   CHECK(run_zero1("trace export " + quoted(trace)).status == 2);
 }

@@ -89,6 +89,17 @@ TEST_CASE("bad flags and files give status 2 and name themselves") {
       {"--param-group 'nothing*:wd_mult=0'", "nothing*"},
       {"--config " + quoted(folder.path("none.toml")), "none.toml"},
       {"--no-such-flag", "--no-such-flag"},
+      {"--dp 4 --global-batch-size 4 --micro-batch-size 4611686018427387904", "--micro-batch-size"},
+      {"--micro-batch-size 4611686018427387904", "--micro-batch-size"},
+      {"--seq-length 9223372036854775807", "--seq-length"},
+      {"--loss-scale 8", "--fp16"},
+      {"--fp16 --initial-loss-scale -1", "--initial-loss-scale"},
+      {"--fp16 --min-loss-scale nan", "--min-loss-scale"},
+      {"--fp16 --loss-scale-window 0", "--loss-scale-window"},
+      {"--fp16 --hysteresis 0", "--hysteresis"},
+      {"--param-group 'wpe*:lr_mult=nan'", "--param-group"},
+      {"--ddp-bucket-size 99999999999999999999", "too large"},
+      {"--fp16 --config " + quoted(folder.write("bf16.toml", "bf16 = true")), "--bf16"},
       {"--train-iters many", "--train-iters"},
   };
   for (const auto& c : cases) {
@@ -98,6 +109,44 @@ TEST_CASE("bad flags and files give status 2 and name themselves") {
     CHECK(outcome.status == 2);
     CHECK(outcome.says(c.says));
   }
+}
+
+TEST_CASE("what cannot be written is told before the training, with status 2") {
+  const TemporaryFolder folder;
+  for (const char* flag : {"--metrics ", "--trace ", "--svg ", "--save-weights "}) {
+    for (const std::string& path : {folder.path(""), folder.path("no/such/folder")}) {
+      const Outcome outcome = run_zero1(tiny + flag + quoted(path));
+      CAPTURE(flag);
+      CAPTURE(outcome.output);
+      CHECK(outcome.status == 2);
+      CHECK(outcome.says(path));
+      CHECK_FALSE(outcome.says("step 1"));
+    }
+  }
+  CHECK(run_zero1(tiny + "> /dev/full").status == 1);
+}
+
+TEST_CASE("no output replaces what the run reads, nor another output") {
+  const TemporaryFolder folder;
+  const std::string text(1000, 'a');
+  const std::string data = folder.write("text", text);
+  for (const char* flag : {"--metrics ", "--trace ", "--svg ", "--save-weights "}) {
+    const Outcome outcome =
+        run_zero1(tiny + "--data " + quoted(data) + " " + flag + quoted(folder.path("./text")));
+    CAPTURE(flag);
+    CAPTURE(outcome.output);
+    CHECK(outcome.status == 2);
+    CHECK(outcome.says("--data"));
+    CHECK(folder.read("text") == text);
+  }
+  const Outcome twice =
+      run_zero1(tiny + "--svg " + quoted(folder.path("out")) + " --trace " + quoted(folder.path("out")));
+  CHECK(twice.status == 2);
+  CHECK(run_zero1(tiny + "--svg /dev/null --metrics /dev/null --trace /dev/null").status == 0);
+  // Weights may be trained on in place.
+  const std::string weights = quoted(folder.path("w.safetensors"));
+  CHECK(run_zero1(tiny + "--save-weights " + weights).status == 0);
+  CHECK(run_zero1(tiny + "--init " + weights + " --save-weights " + weights).status == 0);
 }
 
 TEST_CASE("a failure in one rank ends the program with that rank's message and status 1") {
