@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <sstream>
 
 #include "apps/zero1/commands.h"
 #include "apps/zero1/train_report.h"
@@ -258,15 +259,20 @@ TrainConfig to_config(const TrainOptions& o) {
 /// Sets the flags that a file names and the command line does not.
 void read_config_file(CLI::App& cmd, const std::string& path) {
   std::vector<CLI::ConfigItem> items;
+  std::istringstream text(read_file(path));
   try {
-    items = CLI::ConfigTOML().from_file(path);
+    items = CLI::ConfigTOML().from_config(text);
   } catch (const CLI::Error& error) {
     throw InputError(fmt::format("--config {}: {}", path, error.what()));
   }
   for (const CLI::ConfigItem& item : items) {
-    CLI::Option* option = item.parents.empty() ? cmd.get_option_no_throw("--" + item.name) : nullptr;
-    if (option == nullptr || option->get_name() == "--config") {
-      throw InputError(fmt::format("--config {}: '{}' is no flag of `zero1 train`", path, item.fullname()));
+    if (!item.parents.empty()) {
+      throw InputError(
+          fmt::format("--config {}: section [{}]: write the flags without sections", path, item.parents[0]));
+    }
+    CLI::Option* option = cmd.get_option_no_throw("--" + item.name);
+    if (option == nullptr || option->get_name() == "--config" || option == cmd.get_help_ptr()) {
+      throw InputError(fmt::format("--config {}: '{}' is no flag of `zero1 train`", path, item.name));
     }
     if (option->count() > 0) continue;
     try {
@@ -311,6 +317,15 @@ void check_outputs(const TrainOptions& o) {
   std::error_code none;
   if (!o.svg.empty() && !std::filesystem::is_other(o.svg, none)) OutputFile{o.svg};
   if (!o.config.save_weights.empty()) OutputFile{o.config.save_weights};
+}
+
+/// CLI11 reads an empty number as 0: `--lr "$LR"` with LR unset would train at rate 0.
+void check_no_value_is_empty(const CLI::App& cmd) {
+  for (const CLI::Option* option : cmd.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (value.empty()) throw InputError(option->get_name() + ": the value is empty");
+    }
+  }
 }
 
 int run_train(const TrainOptions& options) {
@@ -360,6 +375,7 @@ void add_train_command(CLI::App& app, int& status) {
   add_machine_flags(*cmd, *options);
   cmd->callback([cmd, options, &status] {
     if (!options->config_file.empty()) read_config_file(*cmd, options->config_file);
+    check_no_value_is_empty(*cmd);
     status = run_train(*options);
   });
 }
