@@ -102,6 +102,7 @@ TrainConfig resolve(TrainConfig c) {
   check_data_parallel(c);
   require(c.eval_interval >= 0, "--eval-interval must not be negative (0: never)");
   require(c.eval_interval == 0 || !c.valid_data.empty(), "--eval-interval needs --valid-data FILE");
+  require(c.eval_interval > 0 || c.valid_data.empty(), "--valid-data needs --eval-interval N");
   if (c.eval_interval > 0) require_size(c.eval_iters, 1 << 20, "--eval-iters");
   require(c.threads_per_rank >= 0, "--threads-per-rank must not be negative (0: automatic)");
   if (c.threads_per_rank == 0) {

@@ -99,6 +99,7 @@ TEST_CASE("bad flags and files give status 2 and name themselves") {
       {"--micro-batch-size 4611686018427387904", "--micro-batch-size"},
       {"--seq-length 9223372036854775807", "--seq-length"},
       {"--loss-scale 8", "--fp16"},
+      {"--valid-data " + quoted(short_file), "--eval-interval"},
       {"--fp16 --initial-loss-scale -1", "--initial-loss-scale"},
       {"--fp16 --min-loss-scale nan", "--min-loss-scale"},
       {"--fp16 --loss-scale-window 0", "--loss-scale-window"},
