@@ -56,4 +56,7 @@ int cuda_device_count();
 /// is freed after synchronising it.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
 
+/// How far the times that a CUDA device's streams stamp may be from the host's clock, by now.
+std::int64_t cuda_clock_error_ns(const Device& device);
+
 }  // namespace zero1
