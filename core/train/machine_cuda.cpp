@@ -10,13 +10,31 @@
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/comm/local_gpu/local_gpu_world.h"
-#include "core/comm/nccl/nccl_check.h"
-#include "core/comm/nccl/nccl_world.h"
 #include "core/device/cuda/cuda_check.h"
 #include "core/device/cuda/cuda_device.h"
 
+#ifdef ZERO1_WITH_NCCL
+#include "core/comm/nccl/nccl_check.h"
+#include "core/comm/nccl/nccl_world.h"
+#endif
+
 namespace zero1 {
 namespace {
+
+[[maybe_unused, noreturn]] void reject_nccl() {
+  throw InputError(
+      "--comm nccl: this zero1 was built without NCCL. Install libnccl-dev and build again, or use "
+      "--comm local");
+}
+
+std::string communicator_name(const TrainConfig& config) {
+  if (config.comm == "local") return "in-process, by peer copies and kernels";
+#ifdef ZERO1_WITH_NCCL
+  return nccl_version();
+#else
+  reject_nccl();
+#endif
+}
 
 /// Each rank's GPU.
 std::vector<int> assign_gpus(const TrainConfig& config) {
@@ -77,10 +95,14 @@ Machine make_cuda_machine(const TrainConfig& config, std::function<bool()> pause
           world.communicator(rank, *machine.devices[static_cast<std::size_t>(rank)]));
     }
   };
-  if (config.comm == "nccl") {
-    connect(NcclWorld(ordinals, std::move(options)));
-  } else {
+  if (config.comm == "local") {
     connect(LocalGpuWorld(ordinals, std::move(options)));
+  } else {
+#ifdef ZERO1_WITH_NCCL
+    connect(NcclWorld(ordinals, std::move(options)));
+#else
+    reject_nccl();
+#endif
   }
   return machine;
 }
@@ -104,8 +126,7 @@ MachineDescription describe_cuda_machine(const TrainConfig& config) {
                     format_bytes(static_cast<std::int64_t>(properties.totalGlobalMem)),
                     ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", ")));
   }
-  description.lines.push_back(fmt::format(
-      "communicator: {}", config.comm == "nccl" ? nccl_version() : "in-process, by peer copies and kernels"));
+  description.lines.push_back("communicator: " + communicator_name(config));
   const auto gpus = static_cast<int>(used.size());
   description.lines.push_back(describe_connections((config.dp + gpus - 1) / gpus));
   if (capabilities.size() > 1) {

@@ -15,7 +15,8 @@ namespace zero1::cuda {
 /// queued: whoever gets it next uses it on that stream, too, hence later. Thread-safe.
 class CudaMemory {
  public:
-  explicit CudaMemory(int ordinal) : ordinal_(ordinal) {}
+  /// `rank`: named in errors; -1: nobody.
+  CudaMemory(int ordinal, int rank) : ordinal_(ordinal), rank_(rank) {}
   CudaMemory(const CudaMemory&) = delete;
   CudaMemory& operator=(const CudaMemory&) = delete;
   ~CudaMemory();
@@ -33,6 +34,7 @@ class CudaMemory {
   void give_back_kept() noexcept;
 
   int ordinal_;
+  int rank_;
   mutable std::mutex mutex_;
   std::multimap<std::int64_t, void*> kept_;       ///< by size
   std::unordered_map<void*, std::int64_t> live_;  ///< sizes of the blocks given out

@@ -58,6 +58,7 @@ void QueuedStream::synchronize() {
   use_gpu();
   ZERO1_CUDA_CHECK(cudaStreamSynchronize(handle_));
   shared_->stamps.resolve(*line_);
+  shared_->failure->rethrow();
   faults_->rethrow();
 }
 
@@ -81,7 +82,8 @@ void* QueuedStream::scratch(std::int64_t bytes) {
   return scratch_;
 }
 
-CudaEvent::CudaEvent(int ordinal) : ordinal_(ordinal) {
+CudaEvent::CudaEvent(int ordinal, std::shared_ptr<StreamFailure> failure)
+    : ordinal_(ordinal), failure_(std::move(failure)) {
   ZERO1_CUDA_CHECK(cudaSetDevice(ordinal_));
   ZERO1_CUDA_CHECK(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming));
 }
@@ -99,6 +101,7 @@ bool CudaEvent::reached() const {
 
 void CudaEvent::synchronize() {
   ZERO1_CUDA_CHECK(cudaEventSynchronize(handle_));
+  failure_->rethrow();
   if (faults_) faults_->rethrow();
 }
 

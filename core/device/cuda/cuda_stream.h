@@ -20,8 +20,9 @@ struct Shared {
   int ordinal;
   CudaMemory memory;
   StampResolver stamps;
+  std::shared_ptr<StreamFailure> failure = std::make_shared<StreamFailure>();
 
-  explicit Shared(int gpu) : ordinal(gpu), memory(gpu), stamps(gpu) {}
+  Shared(int gpu, int rank) : ordinal(gpu), memory(gpu, rank), stamps(gpu) {}
 };
 
 /// A non-blocking stream: it is ordered with others by events only, never through the default stream.
@@ -33,6 +34,7 @@ class QueuedStream final : public CudaStream {
   StreamKind kind() const override { return kind_; }
   cudaStream_t handle() const override { return handle_; }
   int ordinal() const override { return shared_->ordinal; }
+  std::shared_ptr<StreamFailure> failure() const override { return shared_->failure; }
 
   void record(Event& event) override;
   void wait(Event& event) override;
@@ -61,7 +63,7 @@ class QueuedStream final : public CudaStream {
 
 class CudaEvent final : public Event {
  public:
-  explicit CudaEvent(int ordinal);
+  CudaEvent(int ordinal, std::shared_ptr<StreamFailure> failure);
   ~CudaEvent() override;
 
   bool reached() const override;
@@ -74,6 +76,7 @@ class CudaEvent final : public Event {
  private:
   int ordinal_;
   cudaEvent_t handle_ = nullptr;
+  std::shared_ptr<StreamFailure> failure_;
   std::shared_ptr<TokenFaults> faults_;
 };
 
