@@ -24,7 +24,7 @@ cudaStream_t create_handle(StreamKind kind) {
 }  // namespace
 
 QueuedStream::QueuedStream(std::shared_ptr<Shared> shared, StreamKind kind)
-    : shared_(std::move(shared)), kind_(kind), scratch_memory_(shared_->ordinal) {
+    : shared_(std::move(shared)), kind_(kind), scratch_memory_(shared_->ordinal, shared_->rank) {
   use_gpu();
   handle_ = create_handle(kind);
   faults_ = std::make_shared<TokenFaults>(handle_);

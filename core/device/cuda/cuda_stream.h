@@ -18,11 +18,12 @@ namespace zero1::cuda {
 /// What a rank's streams share with its device.
 struct Shared {
   int ordinal;
+  int rank;  ///< named in errors; -1: nobody
   CudaMemory memory;
   StampResolver stamps;
   std::shared_ptr<StreamFailure> failure = std::make_shared<StreamFailure>();
 
-  Shared(int gpu, int rank) : ordinal(gpu), memory(gpu, rank), stamps(gpu) {}
+  Shared(int gpu, int for_rank) : ordinal(gpu), rank(for_rank), memory(gpu, for_rank), stamps(gpu) {}
 };
 
 /// A non-blocking stream: it is ordered with others by events only, never through the default stream.
