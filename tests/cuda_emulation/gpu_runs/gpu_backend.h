@@ -5,6 +5,7 @@
 
 #include "core/comm/local/local_world.h"
 #include "core/device/cuda/cuda_device.h"
+#include "cuda_emulation/control.h"
 #include "tests/conformance/communicator_support.h"
 
 namespace zero1::test {
@@ -17,6 +18,9 @@ inline LocalWorldOptions test_group(std::chrono::milliseconds timeout = std::chr
 template <class World>
 class GpuBackend : public CommunicatorBackend {
  public:
+  GpuBackend() { cuda_emulation::set_device_count(5); }  // as many as the suite's largest fixed group
+  ~GpuBackend() override { cuda_emulation::set_device_count(4); }
+
   std::vector<int> sizes() const override { return {1, 2, 3, 4}; }
 
   void run(int size, const std::function<void(RankContext&)>& body) override {
