@@ -4,8 +4,10 @@
 #include <nccl.h>
 
 #include <future>
+#include <thread>
 
 #include "core/comm/local/local_world.h"
+#include "core/device/cuda/cuda_check.h"
 #include "cuda_emulation/control.h"
 #include "tests/conformance/communicator_suite.h"
 #include "tests/cuda_emulation/gpu_runs/gpu_backend.h"

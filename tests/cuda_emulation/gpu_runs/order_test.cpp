@@ -11,7 +11,7 @@
 
 using namespace zero1;
 using trace::Collective;
-using trace::Event;
+using TraceEvent = trace::Event;
 using trace::Kind;
 
 namespace {
@@ -42,7 +42,7 @@ class RecordedRun {
   explicit RecordedRun(const TrainConfig& config) {
     std::mutex mutex;
     TrainObserver observer;
-    observer.on_events = [&](std::span<const Event> batch) {
+    observer.on_events = [&](std::span<const TraceEvent> batch) {
       const std::lock_guard lock(mutex);
       events_.insert(events_.end(), batch.begin(), batch.end());
     };
@@ -53,19 +53,19 @@ class RecordedRun {
 
   int buckets() const { return buckets_; }
 
-  std::vector<Event> find(int rank, int step, Kind kind, int bucket = -1) const {
-    std::vector<Event> found;
-    for (const Event& e : events_) {
+  std::vector<TraceEvent> find(int rank, int step, Kind kind, int bucket = -1) const {
+    std::vector<TraceEvent> found;
+    for (const TraceEvent& e : events_) {
       if (e.rank == rank && e.step == step && e.kind == kind && (bucket < 0 || e.bucket == bucket))
         found.push_back(e);
     }
     std::sort(found.begin(), found.end(),
-              [](const Event& a, const Event& b) { return a.begin_ns < b.begin_ns; });
+              [](const TraceEvent& a, const TraceEvent& b) { return a.begin_ns < b.begin_ns; });
     return found;
   }
 
-  Event collective(int rank, int step, Kind kind, Collective what, int bucket) const {
-    for (const Event& e : find(rank, step, kind, bucket)) {
+  TraceEvent collective(int rank, int step, Kind kind, Collective what, int bucket) const {
+    for (const TraceEvent& e : find(rank, step, kind, bucket)) {
       if (e.detail == static_cast<std::uint8_t>(what)) return e;
     }
     FAIL("no such event");
@@ -73,7 +73,7 @@ class RecordedRun {
   }
 
  private:
-  std::vector<Event> events_;
+  std::vector<TraceEvent> events_;
   int buckets_ = 0;
 };
 
@@ -87,11 +87,13 @@ TEST_CASE("on GPUs each bucket is reduced after its gradients and before the ste
     for (int rank = 0; rank < ranks; ++rank) {
       for (int step = 1; step <= steps; ++step) {
         for (int b = 0; b < run.buckets(); ++b) {
-          const Event issue =
+          const TraceEvent issue =
               run.collective(rank, step, Kind::collective_issue, Collective::reduce_scatter, b);
-          const Event ran = run.collective(rank, step, Kind::collective_run, Collective::reduce_scatter, b);
-          const Event wait = run.collective(rank, step, Kind::collective_wait, Collective::reduce_scatter, b);
-          for (const Event& ready : run.find(rank, step, Kind::grad_ready, b))
+          const TraceEvent ran =
+              run.collective(rank, step, Kind::collective_run, Collective::reduce_scatter, b);
+          const TraceEvent wait =
+              run.collective(rank, step, Kind::collective_wait, Collective::reduce_scatter, b);
+          for (const TraceEvent& ready : run.find(rank, step, Kind::grad_ready, b))
             CHECK(ready.begin_ns <= issue.begin_ns);
           CHECK(issue.begin_ns <= ran.end_ns);
           CHECK(ran.end_ns <= wait.end_ns);  // the compute stream goes on when the collective has ended
@@ -112,14 +114,14 @@ TEST_CASE("on GPUs reductions are issued while backward goes on, and gathers whi
         // By the host's order of issue: every bucket but the last one's reduction comes before the gradient
         // of the bucket that follows it.
         for (int b = 0; b + 1 < run.buckets(); ++b) {
-          const Event issue =
+          const TraceEvent issue =
               run.collective(rank, step, Kind::collective_issue, Collective::reduce_scatter, b);
           CHECK(issue.begin_ns <= run.find(rank, step, Kind::grad_ready, b + 1).back().begin_ns);
         }
         // One bucket's parameters at most are gathered ahead of the first layer's forward.
         const std::int64_t forward = run.find(rank, step, Kind::forward)[0].begin_ns;
         int ahead = 0;
-        for (const Event& e : run.find(rank, step, Kind::collective_issue)) {
+        for (const TraceEvent& e : run.find(rank, step, Kind::collective_issue)) {
           if (e.detail == static_cast<std::uint8_t>(Collective::all_gather) && e.begin_ns <= forward) ++ahead;
         }
         CHECK(ahead <= 1);
