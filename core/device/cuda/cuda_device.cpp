@@ -23,7 +23,7 @@ class CudaDevice final : public Device {
  public:
   explicit CudaDevice(const CudaOptions& options)
       : description_(gpu_description(options.ordinal)),
-        shared_(std::make_shared<cuda::Shared>(options.ordinal)),
+        shared_(std::make_shared<cuda::Shared>(options.ordinal, options.rank)),
         ops_(options.tf32) {}
 
   std::string description() const override { return description_; }
@@ -31,9 +31,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Stream> create_stream(StreamKind kind) override {
     return std::make_unique<cuda::QueuedStream>(shared_, kind);
   }
-  std::unique_ptr<Event> create_event() override {
-    return std::make_unique<cuda::CudaEvent>(shared_->ordinal);
-  }
+  std::unique_ptr<Event> create_event() override { return std::make_unique<cuda::CudaEvent>(shared_); }
   Ops& ops() override { return ops_; }
 
   void copy_from_host(Stream& stream, TensorView dst, const void* src) override {

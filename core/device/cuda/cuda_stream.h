@@ -20,8 +20,10 @@ struct Shared {
   int ordinal;
   CudaMemory memory;
   StampResolver stamps;
+  std::shared_ptr<StreamFailure> failure = std::make_shared<StreamFailure>();
 
-  explicit Shared(int gpu) : ordinal(gpu), memory(gpu), stamps(gpu) {}
+  /// The GPU must be current.
+  Shared(int gpu, int rank) : ordinal(gpu), memory(gpu, rank), stamps(gpu) {}
 };
 
 /// A non-blocking stream: it is ordered with others by events only, never through the default stream.
@@ -33,6 +35,7 @@ class QueuedStream final : public CudaStream {
   StreamKind kind() const override { return kind_; }
   cudaStream_t handle() const override { return handle_; }
   int ordinal() const override { return shared_->ordinal; }
+  std::shared_ptr<StreamFailure> failure() const override { return shared_->failure; }
 
   void record(Event& event) override;
   void wait(Event& event) override;
@@ -49,6 +52,8 @@ class QueuedStream final : public CudaStream {
   TokenFaults& faults() { return *faults_; }
 
  private:
+  void drain();
+
   std::shared_ptr<Shared> shared_;
   StreamKind kind_;
   cudaStream_t handle_ = nullptr;
@@ -61,7 +66,7 @@ class QueuedStream final : public CudaStream {
 
 class CudaEvent final : public Event {
  public:
-  explicit CudaEvent(int ordinal);
+  explicit CudaEvent(std::shared_ptr<Shared> shared);
   ~CudaEvent() override;
 
   bool reached() const override;
@@ -72,7 +77,7 @@ class CudaEvent final : public Event {
   void recorded_on(std::shared_ptr<TokenFaults> faults) { faults_ = std::move(faults); }
 
  private:
-  int ordinal_;
+  std::shared_ptr<Shared> shared_;
   cudaEvent_t handle_ = nullptr;
   std::shared_ptr<TokenFaults> faults_;
 };
