@@ -20,13 +20,9 @@ void check_blas(cublasStatus_t status, const char* call) {
 }
 
 cudaDataType cuda_type(DType dtype) {
-  switch (dtype) {
-    case DType::bf16: return CUDA_R_16BF;
-    case DType::fp16: return CUDA_R_16F;
-    case DType::fp64: return CUDA_R_64F;
-    case DType::fp32: break;
-  }
-  return CUDA_R_32F;
+  if (dtype == DType::bf16) return CUDA_R_16BF;
+  if (dtype == DType::fp16) return CUDA_R_16F;
+  return CUDA_R_32F;  // Ops::matmul takes nothing else
 }
 
 int blas_int(std::int64_t size) {
@@ -50,8 +46,8 @@ void Blas::use(cudaStream_t stream) {
   if (handle_ == nullptr) {
     check_blas(cublasCreate(&handle_), "cublasCreate");
     // By default, partial sums of bf16 and fp16 products may be added in 16 bits.
-    const auto mode = static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH |
-                                                CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+    const auto mode =
+        static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
     check_blas(cublasSetMathMode(handle_, mode), "cublasSetMathMode");
   }
   if (stream == stream_) return;
@@ -77,11 +73,10 @@ void Blas::run(cudaStream_t stream, const Product& p) {
                "cublasGemmEx");
     return;
   }
-  check_blas(
-      cublasGemmStridedBatchedEx(handle_, operation(p.b), operation(p.a), n, m, k, &p.alpha, p.b.data, in,
-                                 b_row, p.b.next, p.a.data, in, a_row, p.a.next, &p.beta, p.c, out, c_row,
-                                 p.c_next, blas_int(p.count), compute, CUBLAS_GEMM_DEFAULT),
-      "cublasGemmStridedBatchedEx");
+  check_blas(cublasGemmStridedBatchedEx(handle_, operation(p.b), operation(p.a), n, m, k, &p.alpha, p.b.data,
+                                        in, b_row, p.b.next, p.a.data, in, a_row, p.a.next, &p.beta, p.c, out,
+                                        c_row, p.c_next, blas_int(p.count), compute, CUBLAS_GEMM_DEFAULT),
+             "cublasGemmStridedBatchedEx");
 }
 
 }  // namespace zero1::cuda

@@ -31,9 +31,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Stream> create_stream(StreamKind kind) override {
     return std::make_unique<cuda::QueuedStream>(shared_, kind);
   }
-  std::unique_ptr<Event> create_event() override {
-    return std::make_unique<cuda::CudaEvent>(shared_->ordinal, shared_->failure);
-  }
+  std::unique_ptr<Event> create_event() override { return std::make_unique<cuda::CudaEvent>(shared_); }
   Ops& ops() override { return ops_; }
 
   void copy_from_host(Stream& stream, TensorView dst, const void* src) override {

@@ -22,15 +22,6 @@ std::int64_t block_size(std::int64_t bytes) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-[[noreturn]] void out_of_memory(std::int64_t bytes, std::string_view purpose, int ordinal, int rank) {
-  std::size_t free_bytes = 0, total_bytes = 0;
-  ZERO1_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
-  throw InputError((rank < 0 ? "" : "rank " + std::to_string(rank) + ": ") + "out of memory on GPU " +
-                   std::to_string(ordinal) + ": " + std::to_string(bytes) + " bytes asked for " +
-                   std::string(purpose) + ", " + std::to_string(free_bytes) + " bytes free of " +
-                   std::to_string(total_bytes) + "; try a smaller micro-batch, a smaller model or more GPUs");
-}
-
 }  // namespace
 
 CudaMemory::~CudaMemory() {
@@ -87,7 +78,17 @@ void* CudaMemory::fresh(std::int64_t size, std::int64_t bytes, std::string_view 
     if (last_try || kept_.empty()) break;
     give_back_kept();
   }
-  out_of_memory(bytes, purpose, ordinal_, rank_);
+  out_of_memory(bytes, purpose);
+}
+
+void CudaMemory::out_of_memory(std::int64_t bytes, std::string_view purpose) const {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  ZERO1_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  throw InputError((rank_ < 0 ? std::string() : "rank " + std::to_string(rank_) + ": ") +
+                   "out of memory on GPU " + std::to_string(ordinal_) + ": " + std::to_string(bytes) +
+                   " bytes asked for " + std::string(purpose) + ", " + std::to_string(free_bytes) +
+                   " bytes free of " + std::to_string(total_bytes) +
+                   "; try a smaller --micro-batch-size, a smaller model or more GPUs");
 }
 
 void CudaMemory::give_back_kept() noexcept {

@@ -24,7 +24,7 @@ cudaStream_t create_handle(StreamKind kind) {
 }  // namespace
 
 QueuedStream::QueuedStream(std::shared_ptr<Shared> shared, StreamKind kind)
-    : shared_(std::move(shared)), kind_(kind), scratch_memory_(shared_->ordinal, shared_->rank) {
+    : shared_(std::move(shared)), kind_(kind), scratch_memory_(shared_->ordinal, shared_->memory.rank()) {
   use_gpu();
   handle_ = create_handle(kind);
   faults_ = std::make_shared<TokenFaults>(handle_);
@@ -33,7 +33,8 @@ QueuedStream::QueuedStream(std::shared_ptr<Shared> shared, StreamKind kind)
 
 QueuedStream::~QueuedStream() {
   try {
-    synchronize();
+    drain();
+    if (!faults_->seen()) faults_->rethrow();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "zero1: a CUDA stream ended with an error nobody asked for: %s\n", error.what());
   }
@@ -54,10 +55,14 @@ void QueuedStream::wait(Event& event) {
   ZERO1_CUDA_CHECK(cudaStreamWaitEvent(handle_, cuda_event(event).handle(), 0));
 }
 
-void QueuedStream::synchronize() {
+void QueuedStream::drain() {
   use_gpu();
   ZERO1_CUDA_CHECK(cudaStreamSynchronize(handle_));
   shared_->stamps.resolve(*line_);
+}
+
+void QueuedStream::synchronize() {
+  drain();
   shared_->failure->rethrow();
   faults_->rethrow();
 }
@@ -82,9 +87,8 @@ void* QueuedStream::scratch(std::int64_t bytes) {
   return scratch_;
 }
 
-CudaEvent::CudaEvent(int ordinal, std::shared_ptr<StreamFailure> failure)
-    : ordinal_(ordinal), failure_(std::move(failure)) {
-  ZERO1_CUDA_CHECK(cudaSetDevice(ordinal_));
+CudaEvent::CudaEvent(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {
+  ZERO1_CUDA_CHECK(cudaSetDevice(shared_->ordinal));
   ZERO1_CUDA_CHECK(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming));
 }
 
@@ -101,7 +105,7 @@ bool CudaEvent::reached() const {
 
 void CudaEvent::synchronize() {
   ZERO1_CUDA_CHECK(cudaEventSynchronize(handle_));
-  failure_->rethrow();
+  shared_->failure->rethrow();
   if (faults_) faults_->rethrow();
 }
 

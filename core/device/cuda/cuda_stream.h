@@ -18,12 +18,12 @@ namespace zero1::cuda {
 /// What a rank's streams share with its device.
 struct Shared {
   int ordinal;
-  int rank;  ///< named in errors; -1: nobody
   CudaMemory memory;
   StampResolver stamps;
   std::shared_ptr<StreamFailure> failure = std::make_shared<StreamFailure>();
 
-  Shared(int gpu, int for_rank) : ordinal(gpu), rank(for_rank), memory(gpu, for_rank), stamps(gpu) {}
+  /// The GPU must be current.
+  Shared(int gpu, int rank) : ordinal(gpu), memory(gpu, rank), stamps(gpu) {}
 };
 
 /// A non-blocking stream: it is ordered with others by events only, never through the default stream.
@@ -52,6 +52,8 @@ class QueuedStream final : public CudaStream {
   TokenFaults& faults() { return *faults_; }
 
  private:
+  void drain();
+
   std::shared_ptr<Shared> shared_;
   StreamKind kind_;
   cudaStream_t handle_ = nullptr;
@@ -64,7 +66,7 @@ class QueuedStream final : public CudaStream {
 
 class CudaEvent final : public Event {
  public:
-  CudaEvent(int ordinal, std::shared_ptr<StreamFailure> failure);
+  explicit CudaEvent(std::shared_ptr<Shared> shared);
   ~CudaEvent() override;
 
   bool reached() const override;
@@ -75,9 +77,8 @@ class CudaEvent final : public Event {
   void recorded_on(std::shared_ptr<TokenFaults> faults) { faults_ = std::move(faults); }
 
  private:
-  int ordinal_;
+  std::shared_ptr<Shared> shared_;
   cudaEvent_t handle_ = nullptr;
-  std::shared_ptr<StreamFailure> failure_;
   std::shared_ptr<TokenFaults> faults_;
 };
 

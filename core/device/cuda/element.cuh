@@ -12,11 +12,15 @@
 
 namespace zero1::cuda {
 
-__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(float x) {
+  return x;
+}
 __device__ inline float to_float(BFloat16 x) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
 }
-__device__ inline float to_float(Float16 x) { return __half2float(std::bit_cast<__half>(x)); }
+__device__ inline float to_float(Float16 x) {
+  return __half2float(std::bit_cast<__half>(x));
+}
 
 /// Rounds to nearest even; a NaN stays a NaN.
 template <class T>

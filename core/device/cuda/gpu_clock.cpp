@@ -13,9 +13,9 @@ namespace zero1::cuda {
 namespace {
 
 constexpr std::int64_t refresh_after_ns = 1'000'000'000;
-constexpr std::int64_t patience_ns = 300'000;         // for one round of catches beside running work
-constexpr std::int64_t event_resolution_ns = 1'000;   // CUDA promises half a microsecond at either end
-constexpr std::int64_t drift_parts = 20'000;          // clocks drift by at most 1 part in this: 50 ppm
+constexpr std::int64_t patience_ns = 300'000;        // for one round of catches beside running work
+constexpr std::int64_t event_resolution_ns = 1'000;  // CUDA promises half a microsecond at either end
+constexpr std::int64_t drift_parts = 20'000;         // clocks drift by at most 1 part in this: 50 ppm
 constexpr int tries = 8;
 
 }  // namespace

@@ -49,8 +49,8 @@ __global__ void link_tokens_kernel(std::int32_t* next, std::int32_t* is_first, c
 /// One block per list and tile of columns: the sum stays in a register, rounded after every addition.
 template <class Grad, class Low>
 __global__ void add_token_rows_kernel(Grad* d_wte, const Low* d_out, const std::int32_t* tokens,
-                                      const std::int32_t* next, const std::int32_t* is_first,
-                                      std::int64_t n, std::int64_t channels) {
+                                      const std::int32_t* next, const std::int32_t* is_first, std::int64_t n,
+                                      std::int64_t channels) {
   const std::int64_t c = first_item();
   if (c >= channels) return;
   for (std::int64_t start = blockIdx.y; start < n; start += gridDim.y) {
@@ -110,9 +110,9 @@ void CudaOps::embedding_forward(Stream& stream, TensorView out, const std::int32
     ours.faults().check(ours.handle(), tokens, n_tokens, vocab, TokenFault::token);
     constexpr int width = pack_width<T>;
     const Cut cut = row_cut(out.numel, channels, width, {operand(out), operand(wte), operand(wpe)});
-    for_elements<width>(ours, out.numel, cut,
-                        Embed<T>{pointer<T>(out), tokens, pointer<T>(wte), pointer<T>(wpe), vocab, seq_len,
-                                 channels});
+    for_elements<width>(
+        ours, out.numel, cut,
+        Embed<T>{pointer<T>(out), tokens, pointer<T>(wte), pointer<T>(wpe), vocab, seq_len, channels});
   });
 }
 

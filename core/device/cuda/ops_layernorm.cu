@@ -20,8 +20,8 @@ unsigned row_blocks(std::int64_t rows) {
 }
 
 template <class T>
-__global__ void normalize_kernel(T* out, float* mean, float* rstd, const T* x, const T* weight,
-                                 const T* bias, std::int64_t rows, std::int64_t channels, float eps) {
+__global__ void normalize_kernel(T* out, float* mean, float* rstd, const T* x, const T* weight, const T* bias,
+                                 std::int64_t rows, std::int64_t channels, float eps) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const T* in = x + row * channels;
     float sum = 0;
@@ -122,9 +122,9 @@ void CudaOps::layernorm_backward(Stream& stream, TensorView d_x, TensorView d_we
       ours.use_gpu();
       const std::int64_t groups = row_groups(rows);
       auto* partial = static_cast<float*>(ours.scratch(groups * 2 * channels * 4));
-      launch(&weight_gradient_kernel<Low>, column_grid(channels, groups), threads_per_block, 0,
-             ours.handle(), partial, pointer<Low>(d_out), pointer<Low>(x), pointer<float>(mean),
-             pointer<float>(rstd), rows, channels);
+      launch(&weight_gradient_kernel<Low>, column_grid(channels, groups), threads_per_block, 0, ours.handle(),
+             partial, pointer<Low>(d_out), pointer<Low>(x), pointer<float>(mean), pointer<float>(rstd), rows,
+             channels);
       const unsigned blocks = blocks_for(channels);
       launch(&add_groups_kernel<Grad>, blocks, threads_per_block, 0, ours.handle(), pointer<Grad>(d_weight),
              partial, groups, 2 * channels, channels);

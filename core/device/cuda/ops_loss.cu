@@ -56,8 +56,8 @@ void queue(QueuedStream& stream, TensorView loss_sum, Logits* logits, const std:
   stream.faults().check(stream.handle(), targets, rows, vocab, TokenFault::target);
   auto* losses = static_cast<double*>(stream.scratch(rows * 8));
   const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(rows, 1 << 20));
-  launch(&cross_entropy_kernel<Grad, T, Logits>, blocks, threads, 0, stream.handle(), losses, logits,
-         targets, rows, vocab, grad_scale);
+  launch(&cross_entropy_kernel<Grad, T, Logits>, blocks, threads, 0, stream.handle(), losses, logits, targets,
+         rows, vocab, grad_scale);
   launch(&add_losses_kernel, 1, threads, 0, stream.handle(), pointer<double>(loss_sum), losses, rows);
 }
 

@@ -191,8 +191,7 @@ void CudaOps::add_bias_residual(Stream& stream, TensorView residual, ConstTensor
   visit_low("add_bias_residual", "residual", residual.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int width = pack_width<T>;
-    const Cut cut =
-        row_cut(residual.numel, channels, width, {operand(residual), operand(x), operand(bias)});
+    const Cut cut = row_cut(residual.numel, channels, width, {operand(residual), operand(x), operand(bias)});
     for_elements<width>(cuda_stream(stream), residual.numel, cut,
                         AddBiasResidual<T>{pointer<T>(residual), pointer<T>(x), pointer<T>(bias), channels});
   });

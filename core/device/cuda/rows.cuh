@@ -9,7 +9,8 @@ namespace zero1::cuda {
 
 /// The column of element i. A GPU divides 64-bit numbers slowly, and few tensors need them.
 __device__ inline std::int64_t column_of(std::int64_t i, std::int64_t channels) {
-  if (((i | channels) >> 32) == 0) return static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(channels);
+  if (((i | channels) >> 32) == 0)
+    return static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(channels);
   return i % channels;
 }
 

@@ -25,8 +25,8 @@ class StampResolver::Line {
     std::int64_t called_ns = 0;
     Reached reached;
   };
-  std::deque<Stamp> queue;    ///< guarded by queue_mutex_
-  std::int64_t last_ns = 0;   ///< guarded by resolve_mutex_
+  std::deque<Stamp> queue;   ///< guarded by queue_mutex_
+  std::int64_t last_ns = 0;  ///< guarded by resolve_mutex_
 };
 
 StampResolver::StampResolver(int ordinal) : ordinal_(ordinal), thread_([this] { run(); }) {}

@@ -42,12 +42,12 @@ void TokenFaults::check(cudaStream_t stream, const std::int32_t* tokens, std::in
                         TokenFault::What what) {
   if (n == 0) return;
   launch(&check_tokens_kernel, 1, threads_per_block, 0, stream, on_device_, tokens, n, vocab, what);
-  ZERO1_CUDA_CHECK(
-      cudaMemcpyAsync(on_host_, on_device_, sizeof(TokenFault), cudaMemcpyDeviceToHost, stream));
+  ZERO1_CUDA_CHECK(cudaMemcpyAsync(on_host_, on_device_, sizeof(TokenFault), cudaMemcpyDeviceToHost, stream));
 }
 
-void TokenFaults::rethrow() const {
+void TokenFaults::rethrow() {
   if (on_host_->what == TokenFault::none) return;
+  seen_ = true;
   throw Error(std::string(on_host_->what == TokenFault::target ? "target " : "token ") +
               std::to_string(on_host_->value) + " at position " + std::to_string(on_host_->position) +
               " is outside of the vocabulary [0, " + std::to_string(on_host_->vocab) + ")");

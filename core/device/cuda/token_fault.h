@@ -3,8 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstdint>
-#include <memory>
 
 namespace zero1::cuda {
 
@@ -32,11 +32,13 @@ class TokenFaults {
              TokenFault::What what);
 
   /// Throws Error for the fault that has reached the host. The stream must have passed the checks.
-  void rethrow() const;
+  void rethrow();
+  bool seen() const { return seen_.load(); }  ///< has anybody been thrown it?
 
  private:
   TokenFault* on_device_ = nullptr;
   TokenFault* on_host_ = nullptr;  ///< pinned, so that the copy does not block
+  std::atomic<bool> seen_{false};
 };
 
 }  // namespace zero1::cuda

@@ -41,8 +41,7 @@ float load(const Operand& x, std::size_t i) {
   switch (x.type) {
     case CUDA_R_16BF: return __bfloat162float(static_cast<const __nv_bfloat16*>(x.data)[i]);
     case CUDA_R_16F: return __half2float(static_cast<const __half*>(x.data)[i]);
-    case CUDA_R_32F:
-    case CUDA_R_64F: break;
+    case CUDA_R_32F: break;
   }
   return static_cast<const float*>(x.data)[i];
 }
@@ -53,7 +52,6 @@ void store(const Operand& x, std::size_t i, float value) {
     case CUDA_R_16BF: static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16(value); return;
     case CUDA_R_16F: static_cast<__half*>(data)[i] = __float2half(value); return;
     case CUDA_R_32F: static_cast<float*>(data)[i] = value; return;
-    case CUDA_R_64F: break;
   }
 }
 
