@@ -116,7 +116,8 @@ cudaError_t check_struct_argument(const void* object, std::size_t bytes, int arg
     void* word = nullptr;
     std::memcpy(&word, static_cast<const char*>(object) + offset, sizeof word);
     const Place place = machine().locate(word);
-    if (place.kind != Place::Kind::device) continue;
+    // A word of padding may look like an address; in live memory it certainly is one.
+    if (place.kind != Place::Kind::device || !place.live) continue;
     if (const auto error = check_device_pointer(place, word, argument, queue_of(stream)->device())) return error;
   }
   return cudaSuccess;
