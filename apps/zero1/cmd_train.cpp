@@ -15,6 +15,10 @@
 #include "core/base/units.h"
 #include "core/train/trainer.h"
 
+#ifdef ZERO1_WITH_CUDA
+#include "core/train/machine_cuda.h"
+#endif
+
 namespace zero1::app {
 
 namespace {
@@ -176,6 +180,14 @@ void add_pipeline_flags(CLI::App& cmd, TrainOptions& o) {
 void add_machine_flags(CLI::App& cmd, TrainOptions& o) {
   TrainConfig& c = o.config;
   const std::string machine = "Machine";
+  cmd.add_option("--device", c.device, "cpu, or cuda: NVIDIA GPUs")->group(machine)->capture_default_str();
+  cmd.add_option(
+         "--comm", c.comm,
+         "How ranks communicate: local (in this process; on GPUs several ranks may share one), or nccl "
+         "(a GPU per rank) (default: nccl with --device cuda, else local)")
+      ->group(machine);
+  cmd.add_flag("--tf32", c.tf32, "On GPUs: matrix products of fp32 in TF32, faster with a 10-bit mantissa")
+      ->group(machine);
   cmd.add_option("--threads-per-rank", c.threads_per_rank,
                  "CPU threads of one rank's compute (default: cores / dp)")
       ->group(machine);
@@ -328,9 +340,22 @@ void check_no_value_is_empty(const CLI::App& cmd) {
   }
 }
 
+/// What the run's ranks run on. Prints what only that machine can say of itself.
+MachineFactory choose_machine(const TrainConfig& config) {
+  if (config.device != "cuda") return make_cpu_machine;
+#ifdef ZERO1_WITH_CUDA
+  print_machine(describe_cuda_machine(config));
+  return make_cuda_machine;
+#else
+  throw InputError(
+      "--device cuda: this zero1 was built without CUDA. Build it where nvcc is found, or use --device cpu");
+#endif
+}
+
 int run_train(const TrainOptions& options) {
   const TrainConfig config = to_config(options);
   check_outputs(options);
+  const MachineFactory make_machine = choose_machine(config);
   std::ofstream metrics;
   if (!options.metrics.empty()) {
     metrics.open(options.metrics, std::ios::trunc);
@@ -343,7 +368,7 @@ int run_train(const TrainOptions& options) {
     const bool due = options.log_interval > 0 && step.step % options.log_interval == 0;
     if (due || (options.log_interval > 0 && step.valid_loss)) print_step(config, step);
   };
-  const TrainSummary summary = train(config, observer);
+  const TrainSummary summary = train(config, observer, make_machine);
   if (metrics.is_open() && !metrics.flush()) {
     throw Error(fmt::format("--metrics {}: writing failed", options.metrics));
   }

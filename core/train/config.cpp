@@ -72,6 +72,26 @@ void check_data_parallel(const TrainConfig& c) {
           "--check-for-large-grads must be positive");
 }
 
+void resolve_machine(TrainConfig& c) {
+  require(c.device == "cpu" || c.device == "cuda",
+          fmt::format("--device must be cpu or cuda, got '{}'", c.device));
+  const bool cuda = c.device == "cuda";
+  if (c.comm.empty()) c.comm = cuda ? "nccl" : "local";
+  require(c.comm == "local" || c.comm == "nccl",
+          fmt::format("--comm must be local or nccl, got '{}'", c.comm));
+  require(cuda || c.comm == "local", "--comm nccl needs --device cuda: NCCL moves data between GPUs only");
+  require(cuda || !c.tf32, "--tf32 needs --device cuda");
+  require(c.threads_per_rank >= 0, "--threads-per-rank must not be negative (0: automatic)");
+  if (c.threads_per_rank == 0) {
+    c.threads_per_rank = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / c.dp);
+  }
+  require(c.link.gbit_per_s >= 0, "--link-gbps must not be negative (0: no limit)");
+  require(c.link.latency_us >= 0, "--link-latency-us must not be negative");
+  require(!cuda || !c.link.enabled(),
+          "--link-gbps and --link-latency-us are not supported with --device cuda: on GPUs the real link "
+          "counts; use --device cpu to model one");
+}
+
 }  // namespace
 
 TrainConfig resolve(TrainConfig c) {
@@ -104,12 +124,7 @@ TrainConfig resolve(TrainConfig c) {
   require(c.eval_interval == 0 || !c.valid_data.empty(), "--eval-interval needs --valid-data FILE");
   require(c.eval_interval > 0 || c.valid_data.empty(), "--valid-data needs --eval-interval N");
   if (c.eval_interval > 0) require_size(c.eval_iters, 1 << 20, "--eval-iters");
-  require(c.threads_per_rank >= 0, "--threads-per-rank must not be negative (0: automatic)");
-  if (c.threads_per_rank == 0) {
-    c.threads_per_rank = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / c.dp);
-  }
-  require(c.link.gbit_per_s >= 0, "--link-gbps must not be negative (0: no limit)");
-  require(c.link.latency_us >= 0, "--link-latency-us must not be negative");
+  resolve_machine(c);
   require(!c.loss_scale.constant || c.param_dtype == DType::fp16,
           "--loss-scale needs --fp16: other types are trained without one");
   check_loss_scale(c.loss_scale);
@@ -157,6 +172,9 @@ std::string to_json(const TrainConfig& c) {
       {"overlap_param_gather", d.overlap_param_gather},
       {"grad_reduce_in_fp32", d.grad_reduce_in_fp32},
       {"average_in_collective", d.average_in_collective},
+      {"device", c.device},
+      {"comm", c.comm},
+      {"tf32", c.tf32},
       {"link_gbps", c.link.gbit_per_s},
       {"link_latency_us", c.link.latency_us},
       {"threads_per_rank", c.threads_per_rank},
