@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "core/base/error.h"
 
@@ -87,11 +88,17 @@ Hdf5Lock::Hdf5Lock() : lock_(hdf5_mutex()) {
 }
 
 void throw_hdf5_error(const std::string& file, const char* call) {
+  // What cannot be read is the user's input; what cannot be written is a failure of this run.
+  const std::string_view function(call);
+  const bool writing = function.find("create") != function.npos || function.find("write") != function.npos ||
+                       function.find("set_") != function.npos || function == "H5Fclose";
   Innermost innermost;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_innermost, &innermost);
   H5Eclear2(H5E_DEFAULT);
-  throw InputError(
-      fmt::format("{}: HDF5: {} ({}, in {})", file, innermost.description, innermost.function, call));
+  const std::string message =
+      fmt::format("{}: HDF5: {} ({}, in {})", file, innermost.description, innermost.function, call);
+  if (writing) throw Error(message);
+  throw InputError(message);
 }
 
 Handle create_file(const std::string& path, std::int64_t user_block_bytes) {

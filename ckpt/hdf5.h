@@ -24,7 +24,7 @@ class Hdf5Lock {
   std::unique_lock<std::recursive_mutex> lock_;
 };
 
-/// Throws Error (InputError while reading) with the innermost message of HDF5's error stack.
+/// Throws Error, InputError where the call reads, with the innermost message of HDF5's error stack.
 [[noreturn]] void throw_hdf5_error(const std::string& file, const char* call);
 
 /// Passes a result on; throws when it is negative, which is how every call of the C API reports errors.
