@@ -173,8 +173,12 @@ CheckpointContents read_checkpoint_file(const std::string& folder, std::vector<s
   CheckpointContents contents;
   contents.state = parse_run_state(read_string(file.get(), "state", path), path);
   contents.layout_case = parse_layout(read_string(file.get(), "layout", path), path);
-  contents.layout = compute_layout(contents.layout_case.params, contents.layout_case.options);
-  check_names(contents.layout.specs);
+  try {
+    contents.layout = compute_layout(contents.layout_case.params, contents.layout_case.options);
+    check_names(contents.layout.specs);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: /layout: {}", path, error.what()));
+  }
   const std::int64_t slices = slice_count(contents.layout);
   // A table has at least sixteen bytes a row in the file: this bounds what is allocated below.
   if (std::max<std::int64_t>(slices, rank_count(contents.layout)) > file_bytes / 16) {

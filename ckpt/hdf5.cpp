@@ -84,6 +84,9 @@ Handle open_own_dataset(hid_t parent, const std::string& name, const std::string
 }  // namespace
 
 Hdf5Lock::Hdf5Lock() : lock_(hdf5_mutex()) {
+  // A file whose close has failed (a full disk) stays half open inside HDF5, which crashes over it when it
+  // cleans up at the end of the process. Everything else is closed by its owner.
+  [[maybe_unused]] static const herr_t no_cleanup_at_exit = H5dont_atexit();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 

@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/train/trainer.h"
 
@@ -19,6 +21,10 @@ struct SaveOptions {
 struct LoadOptions {
   std::string source;                ///< one checkpoint, or a folder of them
   std::optional<std::int64_t> step;  ///< of a folder, which; the latest without
+  bool strict = true;                ///< off: what only one side has is left alone
+  bool weights_only = false;         ///< a new run from these parameters: no moments, no step
+  /// Stored name to the run's name.
+  std::vector<std::pair<std::string, std::string>> renames;
 };
 
 /// Saves every rank's shards. Ranks write their own files without waiting for each other; whoever is last
@@ -49,7 +55,7 @@ class Saver {
 class Loader {
  public:
   /// Opens the checkpoint and compares it with the run: throws InputError that lists every parameter that
-  /// is missing, unexpected or of another shape, and what else does not fit.
+  /// is missing, unexpected or of another shape (the last also when not strict), and what else does not fit.
   Loader(const LoadOptions& options, const TrainConfig& config);
   ~Loader();
 
@@ -59,6 +65,8 @@ class Loader {
   const std::string& folder() const;
   std::int64_t step() const;
   int dp_size() const;
+  /// Parameters of the run that the checkpoint lacks and that keep their initial values; only if not strict.
+  std::vector<std::string> not_loaded() const;
 
  private:
   class Impl;

@@ -153,6 +153,10 @@ void print_leftovers(const std::vector<ckpt::Leftover>& leftovers, const std::st
 }
 
 int run_inspect(const Flags& flags) {
+  if (const auto leftovers = ckpt::find_leftovers(flags.source);
+      !leftovers.empty() && ckpt::published_steps(flags.source).empty()) {
+    print_leftovers(leftovers, flags.source);  // all that there is: a first save that was killed
+  }
   const ckpt::Checkpoint checkpoint(flags.source, flags.step);
   if (!flags.diff.param.empty()) {
     inspect_param(checkpoint, flags);

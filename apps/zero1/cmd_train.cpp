@@ -30,6 +30,7 @@ struct TrainOptions {
   std::int64_t log_interval = 1;
   ckpt::SaveOptions save;
   ckpt::LoadOptions load;
+  std::vector<std::string> renames;
 };
 
 void add_model_flags(CLI::App& cmd, TrainOptions& o) {
@@ -225,6 +226,16 @@ void add_checkpoint_flags(CLI::App& cmd, TrainOptions& o) {
                  "Go on from a checkpoint, saved with any --dp, bucket size and padding")
       ->group(group)
       ->type_name("DIR");
+  cmd.add_flag("--strict,!--no-strict", o.load.strict,
+               "--no-strict: load the parameters that both have, leave the others as they are")
+      ->group(group);
+  cmd.add_flag("--load-weights-only", o.load.weights_only,
+               "A new run from these parameters: no moments, no step, no data position")
+      ->group(group);
+  cmd.add_option("--rename", o.renames, "OLD=NEW: a stored parameter under another name; may be repeated")
+      ->group(group)
+      ->expected(1)
+      ->take_all();
   cmd.add_option("--ckpt-step", o.load.step, "Which step of --load DIR (default: the latest)")->group(group);
 }
 
@@ -304,11 +315,22 @@ void read_config_file(CLI::App& cmd, const std::string& path) {
 /// Loads when a rank is ready, saves when a step has ended. Both objects must outlive the run.
 void use_checkpoints(const TrainOptions& options, const TrainConfig& config, TrainObserver& observer,
                      std::optional<ckpt::Loader>& loader, std::optional<ckpt::Saver>& saver) {
-  if (options.load.step && options.load.source.empty()) throw InputError("--ckpt-step needs --load DIR");
-  if (!options.load.source.empty()) {
-    loader.emplace(options.load, config);
+  const bool load = !options.load.source.empty();
+  if (!load &&
+      (options.load.step || options.load.weights_only || !options.load.strict || !options.renames.empty())) {
+    throw InputError("--ckpt-step, --no-strict, --load-weights-only and --rename need --load DIR");
+  }
+  if (load) {
+    ckpt::LoadOptions load_options = options.load;
+    for (const std::string& text : options.renames) {
+      const std::size_t equals = text.find('=');
+      if (equals == std::string::npos) throw InputError(fmt::format("--rename '{}': expected OLD=NEW", text));
+      load_options.renames.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    }
+    loader.emplace(load_options, config);
     fmt::print("Going on from {}: step {}, saved at dp {}\n", loader->folder(), loader->step(),
                loader->dp_size());
+    for (const std::string& name : loader->not_loaded()) fmt::print("  not in the checkpoint: {}\n", name);
     observer.on_rank_ready = [&loader](int rank, RankTrainer& trainer) { loader->restore(rank, trainer); };
   }
   if (options.save.folder.empty()) {

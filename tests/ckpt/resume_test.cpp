@@ -169,3 +169,42 @@ TEST_CASE("what does not fit is refused, with every fault named") {
           ckpt::Loader({folder.path("none"), {}}, small_gpt(1, 9));
         }).find("is not a folder") != std::string::npos);
 }
+
+TEST_CASE("weights alone, other names, and what only one side has") {
+  const test::TemporaryFolder folder;
+  const std::string root = folder.path("ckpt");
+  run(small_gpt(2, 2), {root, 0, 0, false});
+  const auto params_after_loading = [&](TrainConfig config, const ckpt::LoadOptions& options) {
+    std::vector<float> values;
+    const ckpt::Loader loader(options, config);
+    TrainObserver observer;
+    observer.on_rank_ready = [&](int rank, RankTrainer& trainer) {
+      loader.restore(rank, trainer);
+      if (rank == 0) values = trainer.data_parallel().get_param(0);
+      if (options.weights_only)
+        CHECK(trainer.progress() == TrainProgress{0, 0, 0, trainer.progress().loss_scaler});
+    };
+    train(config, observer);
+    return values;
+  };
+  ckpt::LoadOptions weights{root, {}};
+  weights.weights_only = true;
+  const ckpt::Checkpoint saved(root);
+  std::vector<float> stored(static_cast<std::size_t>(saved.layout().specs[0].numel()));
+  saved.read(0, ckpt::State::param, {0, saved.layout().specs[0].numel()}, stored.data());
+  CHECK(params_after_loading(small_gpt(3, 1), weights) == stored);
+
+  TrainConfig deeper = small_gpt(1, 9);
+  deeper.num_layers = 2;
+  ckpt::LoadOptions loose{root, {}};
+  CHECK_THROWS_AS(ckpt::Loader(loose, deeper), InputError);
+  loose.strict = false;
+  CHECK(params_after_loading(deeper, loose) == stored);
+  CHECK(ckpt::Loader(loose, deeper).not_loaded().size() == 12);
+  loose.renames = {{"h.0.ln_1.bias", "h.1.ln_1.bias"}};
+  CHECK(ckpt::Loader(loose, deeper).not_loaded().size() == 12);
+  CHECK(ckpt::Loader(loose, deeper).not_loaded().front().starts_with("h.0.ln_1.bias"));
+  loose.renames = {{"nothing", "x"}};
+  CHECK(test::message_of<InputError>([&] { ckpt::Loader(loose, deeper); }).find("--rename nothing=x") !=
+        std::string::npos);
+}
