@@ -16,8 +16,9 @@ Checkpoint::Checkpoint(const std::string& source, std::optional<std::int64_t> st
   // Between finding a folder and locking it a run may have pruned it; then `latest` has moved on.
   constexpr int attempts = 5;
   for (int attempt = 1;; ++attempt) {
-    folder_ = resolve_source(source, step);
+    folder_.clear();
     try {
+      folder_ = resolve_source(source, step);
       in_use_.emplace(folder_);
       contents_ = read_checkpoint_file(folder_, faults);
       return;

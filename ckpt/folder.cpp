@@ -187,10 +187,15 @@ void prune(const std::string& root, std::int64_t keep_last) {
   for (std::size_t i = 0; i + keep < steps.size(); ++i) {
     const std::string name = step_folder_name(steps[i]);
     const std::string path = root + "/" + name;
-    if (name == latest || is_locked(path)) continue;
+    if (name == latest) continue;
+    // The lock is held to the end: a reader that comes now waits, finds the folder gone and looks again.
+    const int fd = open_folder(path);
+    if (fd < 0) continue;
+    const bool being_read = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     // Renamed first, so that a kill in between leaves no half of a checkpoint under its name.
     const std::string doomed = temporary_beside(path);
-    if (std::rename(path.c_str(), doomed.c_str()) == 0) remove_folder(doomed);
+    if (!being_read && std::rename(path.c_str(), doomed.c_str()) == 0) remove_folder(doomed);
+    ::close(fd);
   }
 }
 

@@ -24,7 +24,7 @@ struct LoadOptions {
   bool strict = true;                ///< off: what only one side has is left alone
   bool weights_only = false;         ///< a new run from these parameters: no moments, no step
   /// Stored name to the run's name.
-  std::vector<std::pair<std::string, std::string>> renames;
+  std::vector<std::pair<std::string, std::string>> renames = {};
 };
 
 /// Saves every rank's shards. Ranks write their own files without waiting for each other; whoever is last

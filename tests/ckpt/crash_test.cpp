@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -117,6 +118,42 @@ TEST_CASE("killed at any of 220 moments, the previous checkpoint loads") {
   CHECK(last > 1);
   CHECK(with_leftovers > 20);
   MESSAGE(last << " steps published, " << with_leftovers << " of 220 kills left something behind");
+}
+
+TEST_CASE("whoever loads while others are saved and pruned sees one of them, whole") {
+  const test::TemporaryFolder folder;
+  const std::string root = folder.path("root");
+  fs::create_directory(root);
+  const auto save = [&](std::int64_t step) {
+    ckpt::RunState state;
+    state.step = step;
+    ckpt::write_checkpoint(root + "/" + ckpt::step_folder_name(step), state, test::uneven_case(3, 100),
+                           test::PlacedValues());
+    ckpt::set_latest(root, step);
+    ckpt::prune(root, 1);
+  };
+  save(1);
+  std::atomic<bool> done{false};
+  std::thread saver([&] {
+    for (std::int64_t step = 2; step <= 25; ++step) save(step);
+    done = true;
+  });
+  std::int64_t last = 1;
+  int loaded = 0;
+  while (!done) {
+    try {
+      const ckpt::Checkpoint latest(root);
+      CHECK(latest.state().step >= last);
+      CHECK(test::misplaced(latest) == 0);
+      last = latest.state().step;
+      ++loaded;
+    } catch (const std::exception& error) {
+      FAIL_CHECK(error.what());
+    }
+  }
+  saver.join();
+  CHECK(loaded > 0);
+  CHECK(ckpt::published_steps(root).back() == 25);
 }
 
 TEST_CASE("a full disk loses nothing and says so") {
