@@ -9,6 +9,7 @@
 
 #include "apps/zero1/commands.h"
 #include "apps/zero1/train_report.h"
+#include "ckpt/train_hooks.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/output_file.h"
@@ -36,6 +37,9 @@ struct TrainOptions {
   std::string metrics;
   std::string svg;
   std::int64_t log_interval = 1;
+  ckpt::SaveOptions save;
+  ckpt::LoadOptions load;
+  std::vector<std::string> renames;
 };
 
 void add_model_flags(CLI::App& cmd, TrainOptions& o) {
@@ -222,6 +226,36 @@ void add_machine_flags(CLI::App& cmd, TrainOptions& o) {
       ->type_name("FILE");
 }
 
+void add_checkpoint_flags(CLI::App& cmd, TrainOptions& o) {
+  const std::string group = "Checkpoints";
+  cmd.add_option("--save", o.save.folder,
+                 "Save into DIR/step_…: at the end, and every --save-interval iterations")
+      ->group(group)
+      ->type_name("DIR");
+  cmd.add_option("--save-interval", o.save.interval, "Iterations between saves (0: only at the end)")
+      ->group(group)
+      ->check(CLI::NonNegativeNumber);
+  cmd.add_option("--keep-last", o.save.keep_last, "Remove older checkpoints of DIR (0: keep all)")
+      ->group(group)
+      ->check(CLI::NonNegativeNumber);
+  cmd.add_flag("--async-save", o.save.async, "Write behind training, from a snapshot")->group(group);
+  cmd.add_option("--load", o.load.source,
+                 "Go on from a checkpoint, saved with any --dp, bucket size and padding")
+      ->group(group)
+      ->type_name("DIR");
+  cmd.add_flag("--strict,!--no-strict", o.load.strict,
+               "--no-strict: load the parameters that both have, leave the others as they are")
+      ->group(group);
+  cmd.add_flag("--load-weights-only", o.load.weights_only,
+               "A new run from these parameters: no moments, no step, no data position")
+      ->group(group);
+  cmd.add_option("--rename", o.renames, "OLD=NEW: a stored parameter under another name; may be repeated")
+      ->group(group)
+      ->expected(1)
+      ->take_all();
+  cmd.add_option("--ckpt-step", o.load.step, "Which step of --load DIR (default: the latest)")->group(group);
+}
+
 ParamGroupRule parse_param_group(const std::string& text) {
   const auto fail = [&] {
     throw InputError(fmt::format(
@@ -352,6 +386,39 @@ MachineFactory choose_machine(const TrainConfig& config) {
 #endif
 }
 
+/// Loads when a rank is ready, saves when a step has ended. Both objects must outlive the run.
+void use_checkpoints(const TrainOptions& options, const TrainConfig& config, TrainObserver& observer,
+                     std::optional<ckpt::Loader>& loader, std::optional<ckpt::Saver>& saver) {
+  const bool load = !options.load.source.empty();
+  if (!load &&
+      (options.load.step || options.load.weights_only || !options.load.strict || !options.renames.empty())) {
+    throw InputError("--ckpt-step, --no-strict, --load-weights-only and --rename need --load DIR");
+  }
+  if (load) {
+    ckpt::LoadOptions load_options = options.load;
+    for (const std::string& text : options.renames) {
+      const std::size_t equals = text.find('=');
+      if (equals == std::string::npos) throw InputError(fmt::format("--rename '{}': expected OLD=NEW", text));
+      load_options.renames.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    }
+    loader.emplace(load_options, config);
+    fmt::print("Going on from {}: step {}, saved at dp {}\n", loader->folder(), loader->step(),
+               loader->dp_size());
+    for (const std::string& name : loader->not_loaded()) fmt::print("  not in the checkpoint: {}\n", name);
+    observer.on_rank_ready = [&loader](int rank, RankTrainer& trainer) { loader->restore(rank, trainer); };
+  }
+  if (options.save.folder.empty()) {
+    if (options.save.interval > 0 || options.save.keep_last > 0 || options.save.async) {
+      throw InputError("--save-interval, --keep-last and --async-save need --save DIR");
+    }
+    return;
+  }
+  saver.emplace(options.save, config);
+  observer.on_step_end = [&saver](int rank, RankTrainer& trainer, std::int64_t step) {
+    saver->step_done(rank, trainer, step);
+  };
+}
+
 int run_train(const TrainOptions& options) {
   const TrainConfig config = to_config(options);
   check_outputs(options);
@@ -368,11 +435,18 @@ int run_train(const TrainOptions& options) {
     const bool due = options.log_interval > 0 && step.step % options.log_interval == 0;
     if (due || (options.log_interval > 0 && step.valid_loss)) print_step(config, step);
   };
+  std::optional<ckpt::Loader> loader;
+  std::optional<ckpt::Saver> saver;
+  use_checkpoints(options, config, observer, loader, saver);
   const TrainSummary summary = train(config, observer, make_machine);
+  if (saver) saver->finish();
   if (metrics.is_open() && !metrics.flush()) {
     throw Error(fmt::format("--metrics {}: writing failed", options.metrics));
   }
   print_summary(config, summary);
+  if (saver)
+    fmt::print("Checkpoints: {} saved, the last is {}\n", saver->published().size(),
+               saver->published().back());
   if (!options.svg.empty()) write_ownership_svg(summary, options.svg);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     throw Error("standard output: cannot write");
@@ -398,6 +472,7 @@ void add_train_command(CLI::App& app, int& status) {
   add_optimizer_flags(*cmd, *options);
   add_pipeline_flags(*cmd, *options);
   add_machine_flags(*cmd, *options);
+  add_checkpoint_flags(*cmd, *options);
   cmd->callback([cmd, options, &status] {
     if (!options->config_file.empty()) read_config_file(*cmd, options->config_file);
     check_no_value_is_empty(*cmd);

@@ -30,7 +30,8 @@ int run(int argc, char** argv) {
       "  zero1 train --dp 4 --train-iters 50                 train a small GPT on four in-process ranks\n"
       "  zero1 train --dp 4 --trace run.trace …              record what happens when\n"
       "  zero1 trace export run.trace run.json               open run.json in https://ui.perfetto.dev\n"
-      "  zero1 layout SPEC.json --svg map.svg                draw who owns what\n\n"
+      "  zero1 layout SPEC.json --svg map.svg                draw who owns what\n"
+      "  zero1 ckpt inspect DIR                              look into a checkpoint\n\n"
       "Exit status: 0 success, 1 failed or different, 2 bad usage or input.",
       "zero1"};
   app.require_subcommand(1);
@@ -40,6 +41,7 @@ int run(int argc, char** argv) {
   zero1::app::add_train_command(app, status);
   zero1::app::add_layout_command(app, status);
   zero1::app::add_trace_command(app, status);
+  zero1::app::add_ckpt_command(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
