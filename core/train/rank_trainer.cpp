@@ -107,7 +107,8 @@ StepMetrics RankTrainer::train_step() {
   data_parallel_.zero_grad_buffer();
   context_.device.ops().fill(context_.compute, loss_sum_.view(DType::fp64), 0);
   for (std::int64_t m = 0; m < microbatches; ++m) {
-    context_.tracer.set_microbatch(static_cast<std::int16_t>(m));
+    // The trace has 16 bits for it: beyond, events carry the last number there is.
+    context_.tracer.set_microbatch(static_cast<std::int16_t>(std::min<std::int64_t>(m, INT16_MAX)));
     const auto microbatch_span = span(Kind::microbatch);
     std::optional<DataParallel::NoSync> no_sync;
     if (m + 1 < microbatches) no_sync.emplace(data_parallel_);
