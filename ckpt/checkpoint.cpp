@@ -11,8 +11,7 @@
 
 namespace zero1::ckpt {
 
-Checkpoint::Checkpoint(const std::string& source, std::optional<std::int64_t> step,
-                       std::vector<std::string>* faults) {
+Checkpoint::Checkpoint(const std::string& source, std::optional<std::int64_t> step) {
   // Between finding a folder and locking it a run may have pruned it; then `latest` has moved on.
   constexpr int attempts = 5;
   for (int attempt = 1;; ++attempt) {
@@ -20,7 +19,7 @@ Checkpoint::Checkpoint(const std::string& source, std::optional<std::int64_t> st
     try {
       folder_ = resolve_source(source, step);
       in_use_.emplace(folder_);
-      contents_ = read_checkpoint_file(folder_, faults);
+      contents_ = read_checkpoint_file(folder_);
       return;
     } catch (const InputError&) {
       if (attempt == attempts || std::filesystem::exists(folder_)) throw;

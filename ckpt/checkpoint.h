@@ -25,8 +25,7 @@ class Checkpoint : public ElementSource {
  public:
   /// `source` as resolve_source takes it. Throws InputError as read_checkpoint_file does; what the ranks'
   /// files hold is looked at when they are read.
-  explicit Checkpoint(const std::string& source, std::optional<std::int64_t> step = {},
-                      std::vector<std::string>* faults = nullptr);
+  explicit Checkpoint(const std::string& source, std::optional<std::int64_t> step = {});
 
   const std::string& folder() const { return folder_; }
   const RunState& state() const { return contents_.state; }

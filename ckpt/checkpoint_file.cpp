@@ -48,24 +48,20 @@ std::string digest_behind_user_block(std::int64_t file_bytes, ReadAt&& read_at) 
   return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
 }
 
-void check_user_block(const std::string& path, std::vector<std::string>* faults) {
+void check_user_block(const std::string& path) {
   const InputFile file(path);
   const std::string marker = "zero1-lab checkpoint ";
   std::string found(static_cast<std::size_t>(std::min(user_block_bytes, file.size_bytes())), '\0');
   file.read_at(0, found.data(), static_cast<std::int64_t>(found.size()));
-  std::string fault;
   if (found.size() < static_cast<std::size_t>(user_block_bytes) || !found.starts_with(marker)) {
-    fault = fmt::format("{}: does not begin as a checkpoint.h5 of this project does", path);
-  } else {
-    const std::string digest = digest_behind_user_block(
-        file.size_bytes(),
-        [&](std::int64_t at, void* to, std::int64_t bytes) { file.read_at(at, to, bytes); });
-    if (found == user_block(file.size_bytes(), digest)) return;
-    fault =
-        fmt::format("{}: its bytes do not match the digest in front of them: it was changed or cut", path);
+    throw InputError(fmt::format("{}: does not begin as a checkpoint.h5 of this project does", path));
   }
-  if (faults == nullptr) throw InputError(fault);
-  faults->push_back(fault);
+  const std::string digest = digest_behind_user_block(
+      file.size_bytes(), [&](std::int64_t at, void* to, std::int64_t bytes) { file.read_at(at, to, bytes); });
+  if (found == user_block(file.size_bytes(), digest)) return;
+  // HDF5 is not asked: on damaged bytes it may allocate without bound, or worse.
+  throw InputError(
+      fmt::format("{}: its bytes do not match the digest in front of them: it was changed or cut", path));
 }
 
 /// What the table says of one slice must be what the layout says, inside its file.
@@ -164,9 +160,9 @@ void write_checkpoint_file(const std::string& folder, const CheckpointContents& 
   raw.flush_to_disk();
 }
 
-CheckpointContents read_checkpoint_file(const std::string& folder, std::vector<std::string>* faults) {
+CheckpointContents read_checkpoint_file(const std::string& folder) {
   const std::string path = folder + "/" + std::string(checkpoint_file_name);
-  check_user_block(path, faults);
+  check_user_block(path);
   const std::int64_t file_bytes = InputFile(path).size_bytes();
   const Hdf5Lock lock;
   const Handle file = open_file(path);

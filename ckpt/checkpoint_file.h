@@ -25,10 +25,9 @@ void write_checkpoint_file(const std::string& folder, const CheckpointContents& 
 
 /// Reads it and checks that it is consistent in itself: its digest, the format's version, the layout, the
 /// table of slices against the layout, offsets against the files' sizes. Allocates no more than the file's
-/// size accounts for. Throws InputError naming file and fault; with `faults`, a wrong digest alone is
-/// added there instead, so that more can be found.
-CheckpointContents read_checkpoint_file(const std::string& folder,
-                                        std::vector<std::string>* faults = nullptr);
+/// size accounts for. Throws InputError naming file and fault; where the digest is
+/// wrong, nothing else is looked at.
+CheckpointContents read_checkpoint_file(const std::string& folder);
 
 /// The first 512 bytes of a checkpoint.h5, for bytes [512, file_bytes) with this digest.
 std::string user_block(std::int64_t file_bytes, const std::string& digest_hex);

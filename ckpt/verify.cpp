@@ -162,7 +162,7 @@ class Verifier {
 VerifyReport verify(const std::string& folder) {
   VerifyReport report;
   try {
-    const Checkpoint checkpoint(folder, {}, &report.faults);
+    const Checkpoint checkpoint(folder);
     Verifier(checkpoint, report).run();
   } catch (const Error& error) {
     report.faults.push_back(error.what());
