@@ -27,7 +27,7 @@ std::string outcome_of(const TrainConfig& config, Lagging lagging, std::int64_t 
     outcome += fmt::format("{:x} {:x} ", std::bit_cast<std::uint64_t>(m.loss),
                            std::bit_cast<std::uint64_t>(m.grad_norm));
   };
-  cuda_emulation::set_lag(lagging, std::chrono::milliseconds(3));
+  cuda_emulation::set_lag(lagging, std::chrono::milliseconds(200));
   cuda_emulation::skip_stream_wait(0, skipped_wait);
   try {
     outcome += fmt::format("{:x}", train(config, observer, make_cuda_machine).param_hash);
@@ -41,19 +41,21 @@ std::string outcome_of(const TrainConfig& config, Lagging lagging, std::int64_t 
 
 TEST_CASE("a run that lacks one of its waits between streams comes out wrong") {
   for (const char* comm : {"local", "nccl"}) {
-    const TrainConfig config = test::overlapped_gpt(comm, 2, steps);
+    TrainConfig config = test::overlapped_gpt(comm, 2, steps);
+    config.num_layers = 1;
+    config.data_parallel.bucket_size_elems.reset();  // one bucket: no wait is implied by another bucket's
     const std::string expected = outcome_of(config, Lagging::none, -1);
     const std::int64_t waits = cuda_emulation::stream_waits(0);
-    REQUIRE(waits > 10 * steps);
+    REQUIRE(waits > 3 * steps);
     std::vector<std::int64_t> unnoticed;
     for (std::int64_t wait = waits / steps; wait < 2 * waits / steps; ++wait) {
       bool noticed = false;
-      for (const Lagging lagging : {Lagging::compute, Lagging::communication, Lagging::all}) {
+      for (const Lagging lagging : {Lagging::compute, Lagging::communication}) {
         noticed = noticed || outcome_of(config, lagging, wait) != expected;
       }
       if (!noticed) unnoticed.push_back(wait);
     }
-    MESSAGE(comm << ": " << waits << " waits, unnoticed: " << fmt::format("{}", unnoticed));
+    MESSAGE(std::string(comm) << ": " << waits << " waits, unnoticed: " << fmt::format("{}", unnoticed));
     CHECK(unnoticed.empty());
   }
   cuda_emulation::set_lag(Lagging::none);
