@@ -92,9 +92,10 @@ void print_header(const TrainConfig& config) {
 
 void print_step(const TrainConfig& config, const StepMetrics& step) {
   const double tokens_per_s = step.ms > 0 ? static_cast<double>(step.tokens) / step.ms * 1e3 : 0;
-  std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:>8.0f} tok/s",
-                                 step.step, fmt::formatted_size("{}", config.train_iters), config.train_iters,
-                                 step.loss, step.grad_norm, step.lr, tokens_per_s);
+  const std::string norm = step.skipped ? "none" : fmt::format("{:.3f}", step.grad_norm);
+  std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  norm {}  lr {:.2e}  {:>8.0f} tok/s", step.step,
+                                 fmt::formatted_size("{}", config.train_iters), config.train_iters, step.loss,
+                                 norm, step.lr, tokens_per_s);
   if (config.dp > 1) {
     line += fmt::format("  comm {:.1f} ms, exposed {:.1f} ms, overlap {:.0f}%", step.comm_ms,
                         step.exposed_comm_ms, 100 * step.overlap);

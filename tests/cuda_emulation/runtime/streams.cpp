@@ -115,7 +115,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cudaStreamCreateWithPriority(stream, flags, 0);
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
 
 cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
   *priority = queue_of(stream)->priority();
@@ -162,7 +164,9 @@ void cuda_emulation::skip_stream_wait(int device, std::int64_t number) {
   waits_of(device).skipped = number;
 }
 
-std::int64_t cuda_emulation::stream_waits(int device) { return waits_of(device).submitted; }
+std::int64_t cuda_emulation::stream_waits(int device) {
+  return waits_of(device).submitted;
+}
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
   if (event == nullptr) return fail(cudaErrorInvalidResourceHandle);
@@ -185,7 +189,9 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   if (event == nullptr) return fail(cudaErrorInvalidResourceHandle);
