@@ -203,3 +203,10 @@ TEST_CASE("a rerun writes the same metrics but for the times, and other seeds do
   CHECK(losses("--dp 2 --seed 5") == first);
   CHECK(losses("--dp 2 --seed 6") != first);
 }
+
+TEST_CASE("where no GPU is visible, --device cuda ends with status 2 and names --device cpu") {
+  const Outcome outcome =
+      run_command("CUDA_VISIBLE_DEVICES= " + quoted(ZERO1_BIN_DIR "/zero1") + " " + tiny + "--device cuda");
+  CHECK_MESSAGE(outcome.status == 2, outcome.output);
+  CHECK_MESSAGE(outcome.says("--device cpu"), outcome.output);
+}
