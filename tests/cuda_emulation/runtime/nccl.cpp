@@ -158,8 +158,8 @@ ncclResult_t check_buffer(const Buffer& buffer, int device) {
   }
   const auto offset = reinterpret_cast<std::uintptr_t>(buffer.data) - place.start;
   if (offset + buffer.bytes > place.bytes) {
-    return fail_nccl(ncclInvalidArgument, what + " has " + std::to_string(place.bytes - offset) + " bytes, needed are " +
-                                              std::to_string(buffer.bytes));
+    return fail_nccl(ncclInvalidArgument, what + " has " + std::to_string(place.bytes - offset) +
+                                              " bytes, needed are " + std::to_string(buffer.bytes));
   }
   return ncclSuccess;
 }
@@ -179,16 +179,20 @@ ncclResult_t check_call(const Call& call, const Member& member, cudaStream_t str
     return fail_nccl(ncclInvalidUsage, "a stream of another GPU than the communicator's");
   }
   const int size = member.group->size();
-  const bool has_peer = call.kind == CallKind::broadcast || call.kind == CallKind::send || call.kind == CallKind::receive;
+  const bool has_peer =
+      call.kind == CallKind::broadcast || call.kind == CallKind::send || call.kind == CallKind::receive;
   if (has_peer && (call.peer < 0 || call.peer >= size)) {
     return fail_nccl(ncclInvalidArgument, "no rank " + std::to_string(call.peer));
   }
   const std::size_t one = call.count * size_of(call.type);
   const std::size_t all = one * static_cast<std::size_t>(size);
-  const bool sends = call.kind != CallKind::receive && (call.kind != CallKind::broadcast || call.peer == member.rank);
+  const bool sends =
+      call.kind != CallKind::receive && (call.kind != CallKind::broadcast || call.peer == member.rank);
   const Buffer send{"send", call.send, !sends ? 0 : call.kind == CallKind::reduce_scatter ? all : one};
   const Buffer receive{"receive", call.receive,
-                       call.kind == CallKind::send ? 0 : call.kind == CallKind::all_gather ? all : one};
+                       call.kind == CallKind::send         ? 0
+                       : call.kind == CallKind::all_gather ? all
+                                                           : one};
   if (const auto error = check_buffer(send, member.device)) return error;
   if (const auto error = check_buffer(receive, member.device)) return error;
   const auto mine = static_cast<std::ptrdiff_t>(one) * member.rank;
@@ -223,7 +227,8 @@ void complete_split(SplitRound& split, const Group& parent) {
   split.new_ranks.assign(split.requests.size(), -1);
   std::map<int, std::vector<std::size_t>> members;
   for (std::size_t rank = 0; rank < split.requests.size(); ++rank) {
-    if (split.requests[rank]->color != NCCL_SPLIT_NOCOLOR) members[split.requests[rank]->color].push_back(rank);
+    if (split.requests[rank]->color != NCCL_SPLIT_NOCOLOR)
+      members[split.requests[rank]->color].push_back(rank);
   }
   for (auto& [color, ranks] : members) {
     std::stable_sort(ranks.begin(), ranks.end(), [&](std::size_t a, std::size_t b) {
@@ -256,7 +261,9 @@ const char* ncclGetErrorString(ncclResult_t result) {
   return "unknown result code";
 }
 
-const char* ncclGetLastError(ncclComm_t) { return "see the emulation's lines on standard error"; }
+const char* ncclGetLastError(ncclComm_t) {
+  return "see the emulation's lines on standard error";
+}
 
 ncclResult_t ncclGetVersion(int* version) {
   *version = NCCL_VERSION_CODE;
@@ -270,7 +277,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
   if (nranks < 1 || rank < 0 || rank >= nranks) return fail_nccl(ncclInvalidArgument, "rank out of range");
   if (machine().device_count() == 0) return ncclUnhandledCudaError;
   const bool blocking = config == nullptr || config->blocking != 0;
@@ -282,7 +290,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId i
     if (!found) found = Ref<Group>::make(nranks);
     group = found;
   }
-  if (group->size() != nranks) return fail_nccl(ncclInvalidArgument, "ranks disagree on the communicator's size");
+  if (group->size() != nranks)
+    return fail_nccl(ncclInvalidArgument, "ranks disagree on the communicator's size");
   const Ref<Member> member = join(group, rank, current_device(), blocking);
   *comm = new_handle(member);
   if (!blocking) return ncclInProgress;
@@ -309,10 +318,12 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* split, ncclConfig_t* config) {
   if (comm == nullptr || split == nullptr || color < NCCL_SPLIT_NOCOLOR) return ncclInvalidArgument;
   const Ref<Member> member = member_of(comm);
-  if (!member || state_of(*member) != ncclSuccess) return fail_nccl(ncclInvalidArgument, "split of an unready communicator");
+  if (!member || state_of(*member) != ncclSuccess)
+    return fail_nccl(ncclInvalidArgument, "split of an unready communicator");
   *split = nullptr;
-  const bool blocking =
-      config == nullptr || config->blocking == NCCL_CONFIG_UNDEF_INT ? member->blocking : config->blocking != 0;
+  const bool blocking = config == nullptr || config->blocking == NCCL_CONFIG_UNDEF_INT
+                            ? member->blocking
+                            : config->blocking != 0;
   Group& group = *member->group;
   const Quiet quiet;
   std::unique_lock lock(group.mutex);
@@ -320,7 +331,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* spli
   if (!found) found = Ref<SplitRound>::make(group.size());
   const Ref<SplitRound> round = found;
   round->requests[static_cast<std::size_t>(member->rank)] = SplitRequest{color, key};
-  const bool all = std::all_of(round->requests.begin(), round->requests.end(), [](const auto& r) { return r.has_value(); });
+  const bool all = std::all_of(round->requests.begin(), round->requests.end(),
+                               [](const auto& r) { return r.has_value(); });
   if (all) complete_split(*round, group);
   group.changed.notify_all();
   if (color != NCCL_SPLIT_NOCOLOR) *split = new ncclComm{{}, member, round};
@@ -413,8 +425,8 @@ ncclResult_t ncclGroupEnd() {
   return ncclSuccess;
 }
 
-ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t receive_count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t receive_count,
+                               ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   return issue({CallKind::reduce_scatter, send, receive, receive_count, type, op, 0}, comm, stream);
 }
 
@@ -423,8 +435,8 @@ ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t send_cou
   return issue({CallKind::all_gather, send, receive, send_count, type, ncclSum, 0}, comm, stream);
 }
 
-ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
-                           ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   return issue({CallKind::all_reduce, send, receive, count, type, op, 0}, comm, stream);
 }
 
