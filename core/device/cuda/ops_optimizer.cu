@@ -84,7 +84,8 @@ __global__ void combine_slices_kernel(double* out, const Slices* partial, unsign
 }
 
 /// One pass over memory. Per element: 12 bytes of parameter and moments read and written, the gradient
-/// read, the model's copy written; 28 bytes in all with both in bf16.
+/// read, the model's copy written; 28 bytes in all with both in bf16. 54 registers on sm_90 (fp32 gradient
+/// and copy: 54, mixed: up to 64), no spills, every access 16 bytes wide (nvcc -Xptxas -v, -ptx).
 template <class Grad, class Model>
 struct AdamW {
   float* param;
