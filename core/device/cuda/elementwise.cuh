@@ -2,7 +2,7 @@
 //
 // A functor has `template <int W> __device__ void apply(std::int64_t i) const`, which handles elements
 // [i, i + W). Vector body and scalar rest call the same code, so they give the same bits (fused
-// multiply-add is off for these files). On sm_90 the functors take 24 to 64 registers and spill none.
+// multiply-add is off for these files). On sm_90 they take at most 64 registers and spill none.
 #pragma once
 
 #include <algorithm>
