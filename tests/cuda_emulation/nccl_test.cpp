@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "cuda_emulation/control.h"
@@ -214,21 +215,22 @@ TEST_CASE("different calls, and an error put in by the test, are asynchronous er
     ncclComm_t comms[2] = {};
     NCCL_OK(ncclCommInitAll(comms, 2, nullptr));
     if (!mismatch) cuda_emulation::fail_next_collective(0, ncclSystemError);
+    std::vector<std::unique_ptr<StreamOwner>> streams;
+    std::vector<std::unique_ptr<GpuArray<float>>> arrays;
     for (const int rank : {0, 1}) {
       ZERO1_CUDA_CHECK(cudaSetDevice(rank));
-      const StreamOwner stream;
-      const GpuArray<float> data(4, std::vector<float>(4, 1.0F), stream);
+      streams.push_back(std::make_unique<StreamOwner>());
+      arrays.push_back(std::make_unique<GpuArray<float>>(4, std::vector<float>(4, 1.0F), *streams.back()));
+      float* const data = arrays.back()->data();
       const std::size_t count = mismatch && rank == 1 ? 3 : 4;
-      NCCL_OK(ncclAllReduce(data.data(), data.data(), count, ncclFloat, ncclSum, comms[rank], stream));
-      if (rank == 0) {
-        // The other rank has not come yet: the rest runs while this one's stream is destroyed or aborted.
-        continue;
-      }
-      ncclResult_t state = ncclSuccess;
-      while (state == ncclSuccess) NCCL_OK(ncclCommGetAsyncError(comms[0], &state));
-      CHECK(state == (mismatch ? ncclInvalidUsage : ncclSystemError));
-      for (ncclComm_t comm : comms) NCCL_OK(ncclCommAbort(comm));
+      NCCL_OK(ncclAllReduce(data, data, count, ncclFloat, ncclSum, comms[rank], *streams.back()));
     }
+    ncclResult_t state = ncclSuccess;
+    while (state == ncclSuccess) NCCL_OK(ncclCommGetAsyncError(comms[0], &state));
+    CHECK(state == (mismatch ? ncclInvalidUsage : ncclSystemError));
+    CHECK(cudaStreamQuery(*streams[0]) == cudaErrorNotReady);
+    for (ncclComm_t comm : comms) NCCL_OK(ncclCommAbort(comm));
+    for (const auto& stream : streams) stream->synchronize();
   }
   ZERO1_CUDA_CHECK(cudaSetDevice(0));
 }

@@ -106,7 +106,13 @@ bool CudaEvent::reached() const {
 void CudaEvent::synchronize() {
   ZERO1_CUDA_CHECK(cudaEventSynchronize(handle_));
   shared_->failure->rethrow();
+  const std::lock_guard lock(mutex_);
   if (faults_) faults_->rethrow();
+}
+
+void CudaEvent::recorded_on(std::shared_ptr<TokenFaults> faults) {
+  const std::lock_guard lock(mutex_);
+  faults_ = std::move(faults);
 }
 
 QueuedStream& cuda_stream(Stream& stream) {

