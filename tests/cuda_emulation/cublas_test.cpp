@@ -30,7 +30,8 @@ template <class T>
 std::vector<T> values(std::size_t count, int seed) {
   std::vector<T> result(count);
   for (std::size_t i = 0; i < count; ++i) {
-    result[i] = T(static_cast<float>(static_cast<int>(i * 37 + static_cast<std::size_t>(seed)) % 17 - 8) * 0.125F);
+    result[i] =
+        T(static_cast<float>(static_cast<int>(i * 37 + static_cast<std::size_t>(seed)) % 17 - 8) * 0.125F);
   }
   return result;
 }
@@ -40,8 +41,8 @@ constexpr int lead_a = 9, lead_b = 8, lead_c = 4;  // each above its rows, trans
 
 /// C = 2 op(A) op(B) + beta C of one batch in double, from column-major storage.
 template <class T>
-double expected(const std::vector<T>& a, const std::vector<T>& b, double old, float beta, bool ta, bool tb, int row,
-                int column, std::size_t a_start, std::size_t b_start) {
+double expected(const std::vector<T>& a, const std::vector<T>& b, double old, float beta, bool ta, bool tb,
+                int row, int column, std::size_t a_start, std::size_t b_start) {
   double sum = 0;
   for (int x = 0; x < k; ++x) {
     const auto ia = a_start + static_cast<std::size_t>(ta ? x + row * lead_a : row + x * lead_a);
@@ -71,10 +72,11 @@ void check_products(cudaDataType type, double tolerance) {
         const std::vector<T> c(static_cast<std::size_t>(stride_c * batches), T(start));
         const GpuArray<T> on_c(c.size(), c, stream);
         const float alpha = 2.0F;
-        REQUIRE(cublasGemmStridedBatchedEx(blas, ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_T : CUBLAS_OP_N, m, n,
-                                           k, &alpha, on_a.data(), type, lead_a, stride_a, on_b.data(), type, lead_b,
-                                           stride_b, &beta, on_c.data(), type, lead_c, stride_c, batches,
-                                           CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT) == CUBLAS_STATUS_SUCCESS);
+        REQUIRE(cublasGemmStridedBatchedEx(blas, ta ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                           tb ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &alpha, on_a.data(), type,
+                                           lead_a, stride_a, on_b.data(), type, lead_b, stride_b, &beta,
+                                           on_c.data(), type, lead_c, stride_c, batches, CUBLAS_COMPUTE_32F,
+                                           CUBLAS_GEMM_DEFAULT) == CUBLAS_STATUS_SUCCESS);
         const std::vector<T> result = on_c.read(stream);
         for (int batch = 0; batch < batches; ++batch) {
           for (int i = 0; i < m * n; ++i) {
@@ -112,8 +114,8 @@ TEST_CASE("TF32 drops thirteen bits of fp32 inputs, where it is asked for") {
   const GpuArray<float> c(1);
   const auto product = [&](cublasMath_t mode) {
     REQUIRE(cublasSetMathMode(blas, mode) == CUBLAS_STATUS_SUCCESS);
-    REQUIRE(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &one, a.data(), 1, b.data(), 1, &zero, c.data(), 1) ==
-            CUBLAS_STATUS_SUCCESS);
+    REQUIRE(cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, 1, 1, 1, &one, a.data(), 1, b.data(), 1, &zero,
+                        c.data(), 1) == CUBLAS_STATUS_SUCCESS);
     return c.read(stream)[0];
   };
   CHECK(product(CUBLAS_DEFAULT_MATH) == 1.0F + 0x1p-13F);
@@ -127,7 +129,8 @@ TEST_CASE("host pointers, short matrices and small leading dimensions are refuse
   float host[16] = {};
   const GpuArray<float> data(16);
   const auto product = [&](const float* a, int rows, int lead) {
-    return cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, rows, 1, 2, &one, a, lead, data.data(), 2, &one, data.data(), 16);
+    return cublasSgemm(blas, CUBLAS_OP_N, CUBLAS_OP_N, rows, 1, 2, &one, a, lead, data.data(), 2, &one,
+                       data.data(), 16);
   };
   CHECK(product(host, 2, 2) == CUBLAS_STATUS_INVALID_VALUE);
   CHECK(product(data.data(), 2, 1) == CUBLAS_STATUS_INVALID_VALUE);

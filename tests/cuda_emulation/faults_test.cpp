@@ -1,5 +1,5 @@
-// Every planted bug of planted_faults.cpp is caught: by its result, by a check of the emulation, or by the sanitizer
-// that this build has. Its repaired twin is not accused.
+// Every planted bug of planted_faults.cpp is caught: by its result, by a check of the emulation, or by the
+// sanitizer that this build has. Its repaired twin is not accused.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -14,7 +14,9 @@ namespace {
 constexpr int wrong_result = 3;
 
 Outcome run_fault(const std::string& arguments, const std::string& environment = "") {
-  Outcome outcome = run_command(environment + " " + quoted(ZERO1_BIN_DIR "/cuda_emulation_planted") + " " + arguments);
+  // TSan sleeps a second at the end of every program unless told not to.
+  const std::string options = "TSAN_OPTIONS=\"$TSAN_OPTIONS atexit_sleep_ms=0\" " + environment + " ";
+  Outcome outcome = run_command(options + quoted(ZERO1_BIN_DIR "/cuda_emulation_planted") + " " + arguments);
   INFO(arguments, " ", environment, ": exit status ", outcome.status, "\n", outcome.output);
   CHECK((outcome.status == 0) == (arguments.find(" fixed") != std::string::npos));
   return outcome;
@@ -48,7 +50,8 @@ TEST_CASE("a missing barrier gives a wrong sum" * doctest::skip(under_tsan)) {
 }
 
 TEST_CASE("races between streams, and with the host, are data races to TSan" * doctest::skip(!under_tsan)) {
-  for (const char* name : {"missing_wait", "early_overwrite", "missing_host_sync"}) check_tsan_report(run_fault(name));
+  for (const char* name : {"missing_wait", "early_overwrite", "missing_host_sync"})
+    check_tsan_report(run_fault(name));
 }
 
 TEST_CASE("races inside and between blocks are data races to TSan" * doctest::skip(!under_tsan)) {
@@ -64,7 +67,9 @@ TEST_CASE("a write out of bounds is caught where it happens, or when the memory 
   if (under_asan) CHECK(outcome.says("overrun_kernel"));
 }
 
-TEST_CASE("memory that was freed in another stream's order is gone") { run_fault("use_after_free"); }
+TEST_CASE("memory that was freed in another stream's order is gone") {
+  run_fault("use_after_free");
+}
 
 TEST_CASE("a barrier that not all threads reach is reported, not waited for") {
   const Outcome outcome = run_fault("divergent_barrier");

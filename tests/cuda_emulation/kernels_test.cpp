@@ -18,7 +18,9 @@ std::vector<float> ramp(int count) {
   return values;
 }
 
-float ramp_sum(int count) { return static_cast<float>(count) * static_cast<float>(count + 1) / 2; }
+float ramp_sum(int count) {
+  return static_cast<float>(count) * static_cast<float>(count + 1) / 2;
+}
 
 }  // namespace
 

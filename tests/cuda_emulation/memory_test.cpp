@@ -177,14 +177,16 @@ TEST_CASE("copies between GPUs, of rows, and of pageable memory that changes aft
     const OnDevice device(1);
     ZERO1_CUDA_CHECK(cudaMalloc(&there, 6 * sizeof(float)));
   }
-  ZERO1_CUDA_CHECK(cudaLaunchHostFunc(stream, [](void*) { std::this_thread::sleep_for(10ms); }, nullptr));
+  ZERO1_CUDA_CHECK(cudaLaunchHostFunc(
+      stream, [](void*) { std::this_thread::sleep_for(10ms); }, nullptr));
   ZERO1_CUDA_CHECK(cudaMemcpyAsync(there, values.data(), 24, cudaMemcpyHostToDevice, stream));
   std::fill(values.begin(), values.end(), -1.0F);
   CHECK(cudaMemcpyPeerAsync(here.data(), 1, there, 1, 24, stream) == cudaErrorInvalidValue);
   ZERO1_CUDA_CHECK(cudaMemcpyPeerAsync(here.data(), 0, there, 1, 24, stream));
   CHECK(here.read(stream) == std::vector<float>{1, 2, 3, 4, 5, 6});
   const GpuArray<float> column(3, {0, 0, 0}, stream);
-  ZERO1_CUDA_CHECK(cudaMemcpy2DAsync(column.data(), 4, here.data() + 1, 8, 4, 3, cudaMemcpyDeviceToDevice, stream));
+  ZERO1_CUDA_CHECK(
+      cudaMemcpy2DAsync(column.data(), 4, here.data() + 1, 8, 4, 3, cudaMemcpyDeviceToDevice, stream));
   CHECK(column.read(stream) == std::vector<float>{2, 4, 6});
   ZERO1_CUDA_CHECK(cudaFree(there));
 }
@@ -194,7 +196,8 @@ TEST_CASE("stream-ordered memory lives until its stream frees it") {
   float* data = nullptr;
   ZERO1_CUDA_CHECK(cudaMallocAsync(&data, 4 * sizeof(float), stream));
   const std::size_t live = cuda_emulation::live_allocations();
-  ZERO1_CUDA_CHECK(cudaLaunchHostFunc(stream, [](void*) { std::this_thread::sleep_for(10ms); }, nullptr));
+  ZERO1_CUDA_CHECK(cudaLaunchHostFunc(
+      stream, [](void*) { std::this_thread::sleep_for(10ms); }, nullptr));
   launch_fill(data, 2.0F, 4, stream);
   ZERO1_CUDA_CHECK(cudaFreeAsync(data, stream));
   CHECK(cuda_emulation::live_allocations() == live);

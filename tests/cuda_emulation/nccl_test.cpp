@@ -41,7 +41,9 @@ void for_each_rank(int ranks, const std::function<void(int, ncclComm_t, cudaStre
 }
 
 /// Rank r's element i.
-float input(int rank, std::size_t i) { return static_cast<float>(rank + 1) * 0.5F + static_cast<float>(i); }
+float input(int rank, std::size_t i) {
+  return static_cast<float>(rank + 1) * 0.5F + static_cast<float>(i);
+}
 
 std::vector<float> inputs(int rank, std::size_t count) {
   std::vector<float> values(count);
@@ -72,7 +74,8 @@ TEST_CASE("collectives of one to five ranks, in place and not, grouped") {
       NCCL_OK(ncclReduceScatter(whole.data(), piece.data(), count, ncclFloat, ncclAvg, comm, stream));
       NCCL_OK(ncclAllGather(piece.data(), gathered.data(), count, ncclFloat, comm, stream));
       NCCL_OK(ncclGroupStart());
-      NCCL_OK(ncclReduceScatter(whole.data(), whole.data() + r * count, count, ncclFloat, ncclSum, comm, stream));
+      NCCL_OK(
+          ncclReduceScatter(whole.data(), whole.data() + r * count, count, ncclFloat, ncclSum, comm, stream));
       NCCL_OK(ncclAllReduce(all.data(), all.data(), count, ncclFloat, ncclMax, comm, stream));
       NCCL_OK(ncclGroupEnd());
       const std::vector<float> averages = gathered.read(stream);
@@ -120,7 +123,8 @@ TEST_CASE("a collective waits on its stream for the slowest rank") {
   for_each_rank(2, [](int rank, ncclComm_t comm, cudaStream_t stream) {
     const GpuArray<float> data(1, {1.0F}, stream);
     if (rank == 1) {
-      ZERO1_CUDA_CHECK(cudaLaunchHostFunc(stream, [](void*) { std::this_thread::sleep_for(30ms); }, nullptr));
+      ZERO1_CUDA_CHECK(cudaLaunchHostFunc(
+          stream, [](void*) { std::this_thread::sleep_for(30ms); }, nullptr));
     }
     const auto start = std::chrono::steady_clock::now();
     NCCL_OK(ncclAllReduce(data.data(), data.data(), 1, ncclFloat, ncclSum, comm, stream));
@@ -188,6 +192,21 @@ TEST_CASE("split orders by key and leaves out who wants no color") {
   });
 }
 
+TEST_CASE("a split without blocking is in progress until all ranks have asked") {
+  ncclComm_t comms[2] = {};
+  ncclComm_t halves[2] = {};
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclResult_t state = ncclSuccess;
+  NCCL_OK(ncclCommInitAll(comms, 2, nullptr));
+  for (const int rank : {0, 1}) {
+    CHECK(ncclCommSplit(comms[rank], 0, 0, &halves[rank], &config) == ncclInProgress);
+    NCCL_OK(ncclCommGetAsyncError(halves[0], &state));
+    CHECK(state == (rank == 0 ? ncclInProgress : ncclSuccess));
+  }
+  for (ncclComm_t comm : {comms[0], comms[1], halves[0], halves[1]}) NCCL_OK(ncclCommDestroy(comm));
+}
+
 TEST_CASE("a rank that never comes blocks the others until they abort") {
   const int devices[] = {0, 1};
   ncclComm_t comms[2] = {};
@@ -222,7 +241,8 @@ TEST_CASE("different calls, and an error put in by the test, are asynchronous er
       NCCL_OK(ncclAllReduce(data, data, count, ncclFloat, ncclSum, comms[rank], *streams.back()));
     }
     ncclResult_t state = ncclSuccess;
-    while (state == ncclSuccess) NCCL_OK(ncclCommGetAsyncError(comms[0], &state));
+    for (; state == ncclSuccess; std::this_thread::sleep_for(1ms))
+      NCCL_OK(ncclCommGetAsyncError(comms[0], &state));
     CHECK(state == (mismatch ? ncclInvalidUsage : ncclSystemError));
     CHECK(cudaStreamQuery(*streams[0]) == cudaErrorNotReady);
     for (ncclComm_t comm : comms) NCCL_OK(ncclCommAbort(comm));
@@ -244,7 +264,8 @@ TEST_CASE("host memory, short buffers and odd overlaps are refused") {
   ZERO1_CUDA_CHECK(cudaSetDevice(1));
   {
     const StreamOwner elsewhere;
-    CHECK(ncclAllReduce(data.data(), data.data(), 4, ncclFloat, ncclSum, comm, elsewhere) == ncclInvalidUsage);
+    CHECK(ncclAllReduce(data.data(), data.data(), 4, ncclFloat, ncclSum, comm, elsewhere) ==
+          ncclInvalidUsage);
   }
   ZERO1_CUDA_CHECK(cudaSetDevice(0));
   NCCL_OK(ncclCommDestroy(comm));

@@ -38,7 +38,8 @@ int missing_wait(bool fixed) {
   ZERO1_CUDA_CHECK(cudaEventRecord(ready, compute));
   if (fixed) ZERO1_CUDA_CHECK(cudaStreamWaitEvent(communication, ready));
   const GpuArray<float> reduced(64);
-  if (ncclAllReduce(gradients.data(), reduced.data(), 64, ncclFloat, ncclSum, comm, communication) != ncclSuccess) {
+  if (ncclAllReduce(gradients.data(), reduced.data(), 64, ncclFloat, ncclSum, comm, communication) !=
+      ncclSuccess) {
     return 1;
   }
   const float result = reduced.read(communication)[63];
@@ -60,7 +61,8 @@ int early_overwrite(bool fixed) {
   launch_fill(gradients.data(), 1.0F, 64, compute);
   ZERO1_CUDA_CHECK(cudaEventRecord(ready, compute));
   ZERO1_CUDA_CHECK(cudaStreamWaitEvent(communication, ready));
-  if (ncclAllReduce(gradients.data(), reduced.data(), 64, ncclFloat, ncclSum, comm, communication) != ncclSuccess) {
+  if (ncclAllReduce(gradients.data(), reduced.data(), 64, ncclFloat, ncclSum, comm, communication) !=
+      ncclSuccess) {
     return 1;
   }
   ZERO1_CUDA_CHECK(cudaEventRecord(reduced_event, communication));

@@ -118,7 +118,8 @@ TEST_CASE("elapsed time spans the work between two events") {
   float ms = 0;
   CHECK(cudaEventElapsedTime(&ms, start, end) == cudaErrorInvalidResourceHandle);
   ZERO1_CUDA_CHECK(cudaEventRecord(start, stream));
-  ZERO1_CUDA_CHECK(cudaLaunchHostFunc(stream, [](void*) { std::this_thread::sleep_for(20ms); }, nullptr));
+  ZERO1_CUDA_CHECK(cudaLaunchHostFunc(
+      stream, [](void*) { std::this_thread::sleep_for(20ms); }, nullptr));
   ZERO1_CUDA_CHECK(cudaEventRecord(end, stream));
   CHECK(cudaEventElapsedTime(&ms, start, end) == cudaErrorNotReady);
   ZERO1_CUDA_CHECK(cudaEventSynchronize(end));
@@ -150,7 +151,8 @@ TEST_CASE("the default stream is ordered with blocking streams only") {
 TEST_CASE("a missing wait gives the old value when the producing stream lags" * doctest::skip(under_tsan)) {
   for (const bool communication : {false, true}) {
     CAPTURE(communication);
-    const LagScope lag(communication ? cuda_emulation::Lagging::communication : cuda_emulation::Lagging::compute);
+    const LagScope lag(communication ? cuda_emulation::Lagging::communication
+                                     : cuda_emulation::Lagging::compute);
     CHECK(copied_value(true, communication ? -1 : 0) == 2.0F);
     CHECK(copied_value(false, communication ? -1 : 0) == 1.0F);
   }
@@ -160,8 +162,8 @@ TEST_CASE("a lagging stream comes without being asked") {
   const LagScope lag(cuda_emulation::Lagging::all);
   const StreamOwner stream;
   std::atomic<bool> ran{false};
-  ZERO1_CUDA_CHECK(
-      cudaLaunchHostFunc(stream, [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; }, &ran));
+  ZERO1_CUDA_CHECK(cudaLaunchHostFunc(
+      stream, [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; }, &ran));
   CHECK_FALSE(ran);
   const auto give_up = std::chrono::steady_clock::now() + 20s;
   while (!ran && std::chrono::steady_clock::now() < give_up) std::this_thread::sleep_for(1ms);

@@ -7,9 +7,13 @@ namespace {
 
 constexpr int threads = 64;
 
-int blocks_for(int count) { return (count + threads - 1) / threads; }
+int blocks_for(int count) {
+  return (count + threads - 1) / threads;
+}
 
-__device__ int global_index() { return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); }
+__device__ int global_index() {
+  return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+}
 
 __global__ void fill_kernel(float* __restrict__ out, float value, int count) {
   const int i = global_index();
@@ -123,7 +127,8 @@ void launch_sum(float* out, const float* in, int count, int block, cudaStream_t 
 }
 void launch_tree_sum(float* out, const float* in, int count, int block, bool broken, cudaStream_t stream) {
   const std::size_t shared = static_cast<std::size_t>(block) * sizeof(float);
-  cuda::launch(broken ? tree_sum_kernel<true> : tree_sum_kernel<false>, 1, block, shared, stream, out, in, count);
+  cuda::launch(broken ? tree_sum_kernel<true> : tree_sum_kernel<false>, 1, block, shared, stream, out, in,
+               count);
 }
 void launch_count(int* out, const float* in, float limit, int count, cudaStream_t stream) {
   cuda::launch(count_kernel, blocks_for(count), threads, 0, stream, out, in, limit, count);
@@ -137,7 +142,9 @@ void launch_ballots(std::uint32_t* out, int block, cudaStream_t stream) {
 void launch_early_return(int* out, int stop, int block, cudaStream_t stream) {
   cuda::launch(early_return_kernel, 1, block, 0, stream, out, stop);
 }
-void launch_deadlock(int block, cudaStream_t stream) { cuda::launch(deadlock_kernel, 1, block, 0, stream); }
+void launch_deadlock(int block, cudaStream_t stream) {
+  cuda::launch(deadlock_kernel, 1, block, 0, stream);
+}
 void launch_overrun(float* out, int count, cudaStream_t stream) {
   cuda::launch(overrun_kernel, blocks_for(count + 1), threads, 0, stream, out, count);
 }

@@ -42,9 +42,12 @@ class EventOwner {
 template <class T>
 class GpuArray {
  public:
-  explicit GpuArray(std::size_t count) : count_(count) { ZERO1_CUDA_CHECK(cudaMalloc(&data_, count * sizeof(T))); }
+  explicit GpuArray(std::size_t count) : count_(count) {
+    ZERO1_CUDA_CHECK(cudaMalloc(&data_, count * sizeof(T)));
+  }
   GpuArray(std::size_t count, const std::vector<T>& values, cudaStream_t stream) : GpuArray(count) {
-    ZERO1_CUDA_CHECK(cudaMemcpyAsync(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice, stream));
+    ZERO1_CUDA_CHECK(
+        cudaMemcpyAsync(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice, stream));
   }
   GpuArray(const GpuArray&) = delete;
   GpuArray& operator=(const GpuArray&) = delete;
@@ -56,7 +59,8 @@ class GpuArray {
   /// Waits for the stream.
   std::vector<T> read(cudaStream_t stream) const {
     std::vector<T> values(count_);
-    ZERO1_CUDA_CHECK(cudaMemcpyAsync(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost, stream));
+    ZERO1_CUDA_CHECK(
+        cudaMemcpyAsync(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost, stream));
     ZERO1_CUDA_CHECK(cudaStreamSynchronize(stream));
     return values;
   }

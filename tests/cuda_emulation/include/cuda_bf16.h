@@ -32,17 +32,33 @@ struct alignas(4) __nv_bfloat162 {
 };
 using nv_bfloat162 = __nv_bfloat162;
 
-__forceinline__ float __bfloat162float(__nv_bfloat16 v) { return static_cast<float>(v); }
-__forceinline__ __nv_bfloat16 __float2bfloat16(float v) { return __nv_bfloat16(v); }
-__forceinline__ __nv_bfloat16 __float2bfloat16_rn(float v) { return __nv_bfloat16(v); }
+__forceinline__ float __bfloat162float(__nv_bfloat16 v) {
+  return static_cast<float>(v);
+}
+__forceinline__ __nv_bfloat16 __float2bfloat16(float v) {
+  return __nv_bfloat16(v);
+}
+__forceinline__ __nv_bfloat16 __float2bfloat16_rn(float v) {
+  return __nv_bfloat16(v);
+}
 __forceinline__ __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
   return {__nv_bfloat16(x), __nv_bfloat16(y)};
 }
-__forceinline__ __nv_bfloat162 __float22bfloat162_rn(float2 v) { return __floats2bfloat162_rn(v.x, v.y); }
+__forceinline__ __nv_bfloat162 __float22bfloat162_rn(float2 v) {
+  return __floats2bfloat162_rn(v.x, v.y);
+}
 __forceinline__ float2 __bfloat1622float2(__nv_bfloat162 v) {
   return {static_cast<float>(v.x), static_cast<float>(v.y)};
 }
-__forceinline__ float __low2float(__nv_bfloat162 v) { return static_cast<float>(v.x); }
-__forceinline__ float __high2float(__nv_bfloat162 v) { return static_cast<float>(v.y); }
-__forceinline__ unsigned short __bfloat16_as_ushort(__nv_bfloat16 v) { return v.bits; }
-__forceinline__ __nv_bfloat16 __ushort_as_bfloat16(unsigned short v) { return __nv_bfloat16_raw{v}; }
+__forceinline__ float __low2float(__nv_bfloat162 v) {
+  return static_cast<float>(v.x);
+}
+__forceinline__ float __high2float(__nv_bfloat162 v) {
+  return static_cast<float>(v.y);
+}
+__forceinline__ unsigned short __bfloat16_as_ushort(__nv_bfloat16 v) {
+  return v.bits;
+}
+__forceinline__ __nv_bfloat16 __ushort_as_bfloat16(unsigned short v) {
+  return __nv_bfloat16_raw{v};
+}

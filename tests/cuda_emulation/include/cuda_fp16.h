@@ -31,13 +31,33 @@ struct alignas(4) __half2 {
 };
 using half2 = __half2;
 
-__forceinline__ float __half2float(__half v) { return static_cast<float>(v); }
-__forceinline__ __half __float2half(float v) { return __half(v); }
-__forceinline__ __half __float2half_rn(float v) { return __half(v); }
-__forceinline__ __half2 __floats2half2_rn(float x, float y) { return {__half(x), __half(y)}; }
-__forceinline__ __half2 __float22half2_rn(float2 v) { return __floats2half2_rn(v.x, v.y); }
-__forceinline__ float2 __half22float2(__half2 v) { return {static_cast<float>(v.x), static_cast<float>(v.y)}; }
-__forceinline__ float __low2float(__half2 v) { return static_cast<float>(v.x); }
-__forceinline__ float __high2float(__half2 v) { return static_cast<float>(v.y); }
-__forceinline__ unsigned short __half_as_ushort(__half v) { return v.bits; }
-__forceinline__ __half __ushort_as_half(unsigned short v) { return __half_raw{v}; }
+__forceinline__ float __half2float(__half v) {
+  return static_cast<float>(v);
+}
+__forceinline__ __half __float2half(float v) {
+  return __half(v);
+}
+__forceinline__ __half __float2half_rn(float v) {
+  return __half(v);
+}
+__forceinline__ __half2 __floats2half2_rn(float x, float y) {
+  return {__half(x), __half(y)};
+}
+__forceinline__ __half2 __float22half2_rn(float2 v) {
+  return __floats2half2_rn(v.x, v.y);
+}
+__forceinline__ float2 __half22float2(__half2 v) {
+  return {static_cast<float>(v.x), static_cast<float>(v.y)};
+}
+__forceinline__ float __low2float(__half2 v) {
+  return static_cast<float>(v.x);
+}
+__forceinline__ float __high2float(__half2 v) {
+  return static_cast<float>(v.y);
+}
+__forceinline__ unsigned short __half_as_ushort(__half v) {
+  return v.bits;
+}
+__forceinline__ __half __ushort_as_half(unsigned short v) {
+  return __half_raw{v};
+}

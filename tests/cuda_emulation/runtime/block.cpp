@@ -1,4 +1,5 @@
-// Compiled without TSan, like the switching; in race-check mode it tells TSan of barriers and shuffles itself.
+// Compiled without TSan, like the switching; in race-check mode it tells TSan of barriers and shuffles
+// itself.
 #include "runtime/block.h"
 
 #include <bit>
@@ -83,7 +84,9 @@ void BlockRunner::run(KernelLaunch& launch, uint3 block_index) {
   current_runner = outer;
 }
 
-Fiber* BlockRunner::new_fiber() { return idle_.empty() ? new Fiber(&entry) : idle_.pop(); }
+Fiber* BlockRunner::new_fiber() {
+  return idle_.empty() ? new Fiber(&entry) : idle_.pop();
+}
 
 /// Leaves the running fiber for one that can go on, else for a thread that has not started, else for run().
 void BlockRunner::wait() {
@@ -206,8 +209,9 @@ void BlockRunner::report_deadlock() const {
   for (unsigned w = 0; w * 32 < threads_; ++w) {
     for (std::uint64_t rest = warps_[w].in_use; rest != 0; rest &= rest - 1) {
       const Exchange& exchange = warps_[w].exchanges[std::countr_zero(rest)];
-      where += "; warp " + std::to_string(w) + ": " + std::to_string(std::popcount(exchange.present)) + " of the " +
-               std::to_string(std::popcount(exchange.mask)) + " lanes of a mask in a warp function";
+      where += "; warp " + std::to_string(w) + ": " + std::to_string(std::popcount(exchange.present)) +
+               " of the " + std::to_string(std::popcount(exchange.mask)) +
+               " lanes of a mask in a warp function";
     }
   }
   fatal("a block never ends: of " + std::to_string(threads_) + " threads " + std::to_string(returned_) +

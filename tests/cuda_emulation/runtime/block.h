@@ -62,7 +62,7 @@ class BlockRunner {
   struct Warp {
     Exchange exchanges[max_exchanges];
     std::uint64_t in_use = 0;  ///< a bit per exchange
-    unsigned returned = 0;   ///< lanes whose kernel has returned
+    unsigned returned = 0;     ///< lanes whose kernel has returned
     unsigned lanes = 0;
   };
 
@@ -82,7 +82,7 @@ class BlockRunner {
   const bool race_check_;
   KernelLaunch* launch_ = nullptr;
   unsigned threads_ = 0;
-  unsigned next_ = 0;      ///< the first thread that has not started
+  unsigned next_ = 0;  ///< the first thread that has not started
   unsigned returned_ = 0;
   unsigned at_barrier_ = 0;
   unsigned barriers_ = 0;  ///< how many have been passed

@@ -39,12 +39,13 @@ const char* words(const Place& place) {
 }
 
 /// Does [pointer, pointer + bytes) lie inside memory of the kind that the call says?
-cudaError_t check_end(const char* call, const char* end, const void* pointer, const Place& place, bool on_device,
-                      bool any, std::size_t bytes) {
+cudaError_t check_end(const char* call, const char* end, const void* pointer, const Place& place,
+                      bool on_device, bool any, std::size_t bytes) {
   const bool is_device = place.kind == Place::Kind::device;
   const std::string what = std::string(call) + ": " + end + " " + hex(pointer) + " is " + words(place);
   if (!place.live || (!any && is_device != on_device)) {
-    return fail(cudaErrorInvalidValue, what + (on_device ? ", expected GPU memory" : ", expected host memory"));
+    return fail(cudaErrorInvalidValue,
+                what + (on_device ? ", expected GPU memory" : ", expected host memory"));
   }
   const auto offset = reinterpret_cast<std::uintptr_t>(pointer) - place.start;
   if (place.kind != Place::Kind::pageable && offset + bytes > place.bytes) {
@@ -95,7 +96,8 @@ cudaError_t copy(const Copy& c, const Ref<Queue>& queue, bool host_waits) {
 
 cudaError_t fill(const char* call, void* dst, int value, std::size_t bytes, const Ref<Queue>& queue) {
   if (bytes == 0) return cudaSuccess;
-  if (const auto error = check_end(call, "destination", dst, machine().locate(dst), true, false, bytes)) return error;
+  if (const auto error = check_end(call, "destination", dst, machine().locate(dst), true, false, bytes))
+    return error;
   submit_in_order(queue, [dst, value, bytes] { std::memset(dst, value, bytes); });
   return cudaSuccess;
 }
@@ -104,8 +106,8 @@ cudaError_t fill(const char* call, void* dst, int value, std::size_t bytes, cons
 
 cudaError_t cudaMemcpy(void* dst, const void* src, std::size_t bytes, cudaMemcpyKind kind) {
   // Copies inside GPU memory are not awaited by the host; neither does CUDA.
-  const bool stays_on_gpu = machine().locate(dst).kind == Place::Kind::device &&
-                            machine().locate(src).kind == Place::Kind::device;
+  const bool stays_on_gpu =
+      machine().locate(dst).kind == Place::Kind::device && machine().locate(src).kind == Place::Kind::device;
   return copy({"cudaMemcpy", dst, src, {bytes}, kind}, queue_of(nullptr), !stays_on_gpu);
 }
 
@@ -118,8 +120,8 @@ cudaError_t cudaMemcpy2DAsync(void* dst, std::size_t dst_pitch, const void* src,
                               std::size_t width_bytes, std::size_t height, cudaMemcpyKind kind,
                               cudaStream_t stream) {
   if (width_bytes > dst_pitch || width_bytes > src_pitch) return fail(cudaErrorInvalidValue);
-  return copy({"cudaMemcpy2DAsync", dst, src, {width_bytes, height, dst_pitch, src_pitch}, kind}, queue_of(stream),
-              false);
+  return copy({"cudaMemcpy2DAsync", dst, src, {width_bytes, height, dst_pitch, src_pitch}, kind},
+              queue_of(stream), false);
 }
 
 cudaError_t cudaMemcpyPeerAsync(void* dst, int dst_device, const void* src, int src_device, std::size_t bytes,
@@ -127,10 +129,10 @@ cudaError_t cudaMemcpyPeerAsync(void* dst, int dst_device, const void* src, int 
   const Place dst_place = machine().locate(dst);
   const Place src_place = machine().locate(src);
   if (bytes != 0 && (dst_place.device != dst_device || src_place.device != src_device)) {
-    return fail(cudaErrorInvalidValue,
-                "cudaMemcpyPeerAsync from GPU " + std::to_string(src_device) + " to GPU " + std::to_string(dst_device) +
-                    " with pointers of GPUs " + std::to_string(src_place.device) + " and " +
-                    std::to_string(dst_place.device) + " (-1: host memory)");
+    return fail(cudaErrorInvalidValue, "cudaMemcpyPeerAsync from GPU " + std::to_string(src_device) +
+                                           " to GPU " + std::to_string(dst_device) +
+                                           " with pointers of GPUs " + std::to_string(src_place.device) +
+                                           " and " + std::to_string(dst_place.device) + " (-1: host memory)");
   }
   return copy({"cudaMemcpyPeerAsync", dst, src, {bytes}, cudaMemcpyDeviceToDevice}, queue_of(stream), false);
 }

@@ -35,7 +35,9 @@ struct Product {
   bool tf32;
 };
 
-std::size_t size_of(cudaDataType type) { return type == CUDA_R_32F ? 4 : 2; }
+std::size_t size_of(cudaDataType type) {
+  return type == CUDA_R_32F ? 4 : 2;
+}
 
 float load(const Operand& x, std::size_t i) {
   switch (x.type) {
@@ -64,7 +66,8 @@ float rounded_to_tf32(float value) {
 
 std::size_t at(const Operand& x, int batch, int row, int column) {
   if (x.transposed) std::swap(row, column);
-  return static_cast<std::size_t>(batch) * static_cast<std::size_t>(x.stride) + static_cast<std::size_t>(row) +
+  return static_cast<std::size_t>(batch) * static_cast<std::size_t>(x.stride) +
+         static_cast<std::size_t>(row) +
          static_cast<std::size_t>(column) * static_cast<std::size_t>(x.leading);
 }
 
@@ -102,7 +105,9 @@ void multiply(const Product& p, int batch) {
   }
 }
 
-bool is_known(cudaDataType type) { return type == CUDA_R_32F || type == CUDA_R_16F || type == CUDA_R_16BF; }
+bool is_known(cudaDataType type) {
+  return type == CUDA_R_32F || type == CUDA_R_16F || type == CUDA_R_16BF;
+}
 
 /// Is all that the product touches memory which the handle's GPU reaches?
 bool check(const char* name, const Operand& x, int rows, int columns, int batches, int device) {
@@ -114,11 +119,13 @@ bool check(const char* name, const Operand& x, int rows, int columns, int batche
             ", below its " + std::to_string(stored_rows) + " rows");
     return false;
   }
-  const std::size_t last = static_cast<std::size_t>(batches - 1) * static_cast<std::size_t>(x.stride) +
-                           static_cast<std::size_t>(stored_columns - 1) * static_cast<std::size_t>(x.leading) +
-                           static_cast<std::size_t>(stored_rows);
+  const std::size_t last =
+      static_cast<std::size_t>(batches - 1) * static_cast<std::size_t>(x.stride) +
+      static_cast<std::size_t>(stored_columns - 1) * static_cast<std::size_t>(x.leading) +
+      static_cast<std::size_t>(stored_rows);
   const Place place = machine().locate(x.data);
-  const bool reached = place.kind == Place::Kind::device && place.live && machine().can_reach(device, place.device);
+  const bool reached =
+      place.kind == Place::Kind::device && place.live && machine().can_reach(device, place.device);
   const auto offset = reinterpret_cast<std::uintptr_t>(x.data) - place.start;
   if (reached && offset + last * size_of(x.type) <= place.bytes) return true;
   explain(std::string("cuBLAS: ") + name + " at " + hex(x.data) + " is not " +
@@ -141,7 +148,9 @@ const char* cublasGetStatusName(cublasStatus_t status) {
   return "unknown";
 }
 
-const char* cublasGetStatusString(cublasStatus_t status) { return cublasGetStatusName(status); }
+const char* cublasGetStatusString(cublasStatus_t status) {
+  return cublasGetStatusName(status);
+}
 
 cublasStatus_t cublasCreate(cublasHandle_t* handle) {
   if (machine().device_count() == 0) return CUBLAS_STATUS_NOT_INITIALIZED;
@@ -183,10 +192,11 @@ cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void* workspace, std::s
   return on_gpu ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb,
-                                          int m, int n, int k, const void* alpha, const void* A, cudaDataType Atype,
-                                          int lda, long long strideA, const void* B, cudaDataType Btype, int ldb,
-                                          long long strideB, const void* beta, void* C, cudaDataType Ctype, int ldc,
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa,
+                                          cublasOperation_t transb, int m, int n, int k, const void* alpha,
+                                          const void* A, cudaDataType Atype, int lda, long long strideA,
+                                          const void* B, cudaDataType Btype, int ldb, long long strideB,
+                                          const void* beta, void* C, cudaDataType Ctype, int ldc,
                                           long long strideC, int batchCount, cublasComputeType_t compute,
                                           cublasGemmAlgo_t) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
@@ -198,12 +208,19 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   if (m == 0 || n == 0 || batchCount == 0) return CUBLAS_STATUS_SUCCESS;
-  const bool tf32 = !low_inputs && (compute == CUBLAS_COMPUTE_32F_FAST_TF32 ||
-                                    (compute == CUBLAS_COMPUTE_32F && handle->math == CUBLAS_TF32_TENSOR_OP_MATH));
-  const Product product{m, n, k, *static_cast<const float*>(alpha), *static_cast<const float*>(beta),
+  const bool tf32 =
+      !low_inputs && (compute == CUBLAS_COMPUTE_32F_FAST_TF32 ||
+                      (compute == CUBLAS_COMPUTE_32F && handle->math == CUBLAS_TF32_TENSOR_OP_MATH));
+  const Product product{m,
+                        n,
+                        k,
+                        *static_cast<const float*>(alpha),
+                        *static_cast<const float*>(beta),
                         {A, Atype, lda, strideA, transa != CUBLAS_OP_N},
                         {B, Btype, ldb, strideB, transb != CUBLAS_OP_N},
-                        {C, Ctype, ldc, strideC, false}, batchCount, tf32};
+                        {C, Ctype, ldc, strideC, false},
+                        batchCount,
+                        tf32};
   if (!check("A", product.a, m, k, batchCount, handle->device) ||
       !check("B", product.b, k, n, batchCount, handle->device) ||
       !check("C", product.c, m, n, batchCount, handle->device)) {
@@ -215,16 +232,16 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,
-                            int k, const void* alpha, const void* A, cudaDataType Atype, int lda, const void* B,
-                            cudaDataType Btype, int ldb, const void* beta, void* C, cudaDataType Ctype, int ldc,
-                            cublasComputeType_t compute, cublasGemmAlgo_t algo) {
-  return cublasGemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, A, Atype, lda, 0, B, Btype, ldb, 0, beta,
-                                    C, Ctype, ldc, 0, 1, compute, algo);
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
+                            int n, int k, const void* alpha, const void* A, cudaDataType Atype, int lda,
+                            const void* B, cudaDataType Btype, int ldb, const void* beta, void* C,
+                            cudaDataType Ctype, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t algo) {
+  return cublasGemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, A, Atype, lda, 0, B, Btype, ldb,
+                                    0, beta, C, Ctype, ldc, 0, 1, compute, algo);
 }
 
-cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,
-                           int k, const float* alpha, const float* A, int lda, const float* B, int ldb,
+cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
+                           int n, int k, const float* alpha, const float* A, int lda, const float* B, int ldb,
                            const float* beta, float* C, int ldc) {
   return cublasGemmEx(handle, transa, transb, m, n, k, alpha, A, CUDA_R_32F, lda, B, CUDA_R_32F, ldb, beta, C,
                       CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);

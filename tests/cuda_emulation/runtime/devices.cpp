@@ -133,11 +133,11 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   if (flags != 0 || peer == current_device()) return fail(cudaErrorInvalidValue);
   if (!machine().peer_access_possible()) return fail(cudaErrorPeerAccessUnsupported);
   return machine().enable_peer_access(current_device(), peer, true) ? cudaSuccess
-                                                                     : fail(cudaErrorPeerAccessAlreadyEnabled);
+                                                                    : fail(cudaErrorPeerAccessAlreadyEnabled);
 }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peer) {
   if (const cudaError_t error = check_device(peer)) return error;
   return machine().enable_peer_access(current_device(), peer, false) ? cudaSuccess
-                                                                      : fail(cudaErrorPeerAccessNotEnabled);
+                                                                     : fail(cudaErrorPeerAccessNotEnabled);
 }

@@ -15,7 +15,10 @@ struct Words {
   const char* text;
 };
 
-#define ZERO1_WORDS(error, text) Words{error, #error, text}
+#define ZERO1_WORDS(error, text) \
+  Words {                        \
+    error, #error, text          \
+  }
 constexpr Words all_words[] = {
     ZERO1_WORDS(cudaSuccess, "no error"),
     ZERO1_WORDS(cudaErrorInvalidValue, "invalid argument"),
@@ -57,7 +60,9 @@ cudaError_t fail(cudaError_t error, const std::string& why) {
   return fail(error);
 }
 
-void explain(const std::string& what) { std::fprintf(stderr, "cuda emulation: %s\n", what.c_str()); }
+void explain(const std::string& what) {
+  std::fprintf(stderr, "cuda emulation: %s\n", what.c_str());
+}
 
 void fatal(const std::string& what) {
   explain(what);
@@ -75,8 +80,12 @@ std::string hex(const void* pointer) {
 
 using namespace cuda_emulation;
 
-const char* cudaGetErrorName(cudaError_t error) { return words(error).name; }
-const char* cudaGetErrorString(cudaError_t error) { return words(error).text; }
+const char* cudaGetErrorName(cudaError_t error) {
+  return words(error).name;
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  return words(error).text;
+}
 
 cudaError_t cudaGetLastError() {
   const cudaError_t error = last_error;
@@ -84,4 +93,6 @@ cudaError_t cudaGetLastError() {
   return error;
 }
 
-cudaError_t cudaPeekAtLastError() { return last_error; }
+cudaError_t cudaPeekAtLastError() {
+  return last_error;
+}

@@ -87,7 +87,8 @@ zero1_emulation_switch_stack:
 .size zero1_emulation_switch_stack, .-zero1_emulation_switch_stack
 )");
 #else
-#error "the emulation of blocks needs a stack switch for this processor (tests/cuda_emulation/runtime/fiber.cpp)"
+#error \
+    "the emulation of blocks needs a stack switch for this processor (tests/cuda_emulation/runtime/fiber.cpp)"
 #endif
 
 namespace cuda_emulation {

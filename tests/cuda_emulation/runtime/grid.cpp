@@ -105,11 +105,19 @@ void run_unordered(KernelLaunch& launch) {
 
 }  // namespace
 
-void KernelLaunch::run() { machine().race_check() ? run_unordered(*this) : run_in_turn(*this); }
+void KernelLaunch::run() {
+  machine().race_check() ? run_unordered(*this) : run_in_turn(*this);
+}
 
-unsigned block_barrier(unsigned vote) { return BlockRunner::current().barrier(vote); }
-WarpValues warp_exchange(unsigned mask, std::uint64_t value) { return BlockRunner::current().exchange(mask, value); }
-void yield_thread() { BlockRunner::current().yield(); }
+unsigned block_barrier(unsigned vote) {
+  return BlockRunner::current().barrier(vote);
+}
+WarpValues warp_exchange(unsigned mask, std::uint64_t value) {
+  return BlockRunner::current().exchange(mask, value);
+}
+void yield_thread() {
+  BlockRunner::current().yield();
+}
 
 void thread_fence() {
   // Whoever passes a fence later sees what was written before an earlier one.

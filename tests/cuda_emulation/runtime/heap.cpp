@@ -27,7 +27,9 @@ constexpr std::size_t address_space = std::size_t{32} << 30;
 constexpr unsigned char fresh_byte = 0xFF;  // a NaN as fp32, fp64, bf16 and fp16
 constexpr unsigned char slack_byte = 0xCB;
 
-std::size_t pages(std::size_t bytes) { return (bytes + page - 1) / page * page; }
+std::size_t pages(std::size_t bytes) {
+  return (bytes + page - 1) / page * page;
+}
 
 void poison([[maybe_unused]] std::uintptr_t start, [[maybe_unused]] std::size_t bytes) {
 #ifdef ZERO1_EMULATION_ASAN

@@ -86,15 +86,17 @@ cudaError_t check_launch(const cudaLaunchConfig_t& config, const void* kernel) {
   if (config.dynamicSmemBytes > shared_limit_of(kernel)) {
     return fail(cudaErrorInvalidValue, "launch with " + std::to_string(config.dynamicSmemBytes) +
                                            " bytes of shared memory, allowed are " +
-                                           std::to_string(shared_limit_of(kernel)) + " (cudaFuncSetAttribute)");
+                                           std::to_string(shared_limit_of(kernel)) +
+                                           " (cudaFuncSetAttribute)");
   }
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     if (!supported(config.attrs[i])) return fail(cudaErrorNotSupported, "a launch attribute is not emulated");
   }
   const Ref<Queue> queue = queue_of(config.stream);
   if (queue->device() != current_device()) {
-    return fail(cudaErrorInvalidResourceHandle, "launch on a stream of GPU " + std::to_string(queue->device()) +
-                                                    " while GPU " + std::to_string(current_device()) + " is current");
+    return fail(cudaErrorInvalidResourceHandle, "launch on a stream of GPU " +
+                                                    std::to_string(queue->device()) + " while GPU " +
+                                                    std::to_string(current_device()) + " is current");
   }
   return cudaSuccess;
 }
@@ -104,7 +106,8 @@ cudaError_t check_pointer_argument(const void* pointer, int argument, cudaStream
   const Place place = machine().locate(pointer);
   switch (place.kind) {
     case Place::Kind::pinned: return cudaSuccess;
-    case Place::Kind::device: return check_device_pointer(place, pointer, argument, queue_of(stream)->device());
+    case Place::Kind::device:
+      return check_device_pointer(place, pointer, argument, queue_of(stream)->device());
     case Place::Kind::pageable: break;
   }
   return fail(cudaErrorIllegalAddress,
@@ -116,8 +119,10 @@ cudaError_t check_struct_argument(const void* object, std::size_t bytes, int arg
     void* word = nullptr;
     std::memcpy(&word, static_cast<const char*>(object) + offset, sizeof word);
     const Place place = machine().locate(word);
-    if (place.kind != Place::Kind::device) continue;
-    if (const auto error = check_device_pointer(place, word, argument, queue_of(stream)->device())) return error;
+    // A word of padding may look like an address; in live memory it certainly is one.
+    if (place.kind != Place::Kind::device || !place.live) continue;
+    if (const auto error = check_device_pointer(place, word, argument, queue_of(stream)->device()))
+      return error;
   }
   return cudaSuccess;
 }

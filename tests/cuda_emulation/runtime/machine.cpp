@@ -17,7 +17,8 @@ long long number_from_environment(const char* name, long long fallback) {
   if (text == nullptr) return fallback;
   char* end = nullptr;
   const long long value = std::strtoll(text, &end, 10);
-  if (end == text || *end != '\0' || value < 0) fatal(std::string(name) + " is '" + text + "', expected a number");
+  if (end == text || *end != '\0' || value < 0)
+    fatal(std::string(name) + " is '" + text + "', expected a number");
   return value;
 }
 
@@ -99,7 +100,8 @@ bool Machine::remove_pinned(void* pointer) {
 }
 
 Ref<Queue> Machine::open_queue(int device, int priority, bool blocking) {
-  Ref<Queue> queue = Queue::open(device, priority, blocking ? Queue::Kind::blocking : Queue::Kind::non_blocking);
+  Ref<Queue> queue =
+      Queue::open(device, priority, blocking ? Queue::Kind::blocking : Queue::Kind::non_blocking);
   const Quiet quiet;
   const std::lock_guard lock(mutex_);
   queues_[index(device)].push_back(queue);
@@ -149,8 +151,12 @@ bool Machine::can_reach(int device, int memory_of) const {
   return device == memory_of || peer_access_[index(device)][index(memory_of)];
 }
 
-int current_device() { return this_threads_device; }
-void set_worker_device(int device) { this_threads_device = device; }
+int current_device() {
+  return this_threads_device;
+}
+void set_worker_device(int device) {
+  this_threads_device = device;
+}
 
 Ref<Queue> queue_of(cudaStream_t stream) {
   return stream == nullptr ? machine().default_queue(current_device()) : stream->queue;
@@ -170,16 +176,30 @@ std::uint64_t submit_in_order(const Ref<Queue>& queue, Operation* operation) {
 
 // ---- control.h ----
 
-void set_device_count(int count) { machine().set_device_count(count); }
-void set_memory_bytes(int device, std::size_t bytes) { machine().heap(device).set_capacity(bytes); }
+void set_device_count(int count) {
+  machine().set_device_count(count);
+}
+void set_memory_bytes(int device, std::size_t bytes) {
+  machine().heap(device).set_capacity(bytes);
+}
 void set_compute_capability(int device, int major, int minor) {
   machine().set_compute_capability(device, major, minor);
 }
-void set_peer_access_possible(bool possible) { machine().set_peer_access_possible(possible); }
-void set_lag(Lagging which, std::chrono::milliseconds lag) { machine().set_lag(which, lag); }
-void set_race_check(bool on) { machine().set_race_check(on); }
-void fail_next_collective(int device, int nccl_result) { machine().set_nccl_error(device, nccl_result); }
-std::size_t allocated_bytes(int device) { return machine().heap(device).used(); }
+void set_peer_access_possible(bool possible) {
+  machine().set_peer_access_possible(possible);
+}
+void set_lag(Lagging which, std::chrono::milliseconds lag) {
+  machine().set_lag(which, lag);
+}
+void set_race_check(bool on) {
+  machine().set_race_check(on);
+}
+void fail_next_collective(int device, int nccl_result) {
+  machine().set_nccl_error(device, nccl_result);
+}
+std::size_t allocated_bytes(int device) {
+  return machine().heap(device).used();
+}
 std::size_t live_allocations() {
   std::size_t count = 0;
   for (int device = 0; device < max_devices; ++device) count += machine().heap(device).live_allocations();

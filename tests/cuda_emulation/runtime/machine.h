@@ -19,8 +19,8 @@ namespace cuda_emulation {
 struct Place {
   enum class Kind { pageable, pinned, device } kind = Kind::pageable;
   int device = -1;
-  bool live = true;             ///< false: a GPU's address without an allocation, or freed
-  std::uintptr_t start = 0;     ///< of the allocation
+  bool live = true;          ///< false: a GPU's address without an allocation, or freed
+  std::uintptr_t start = 0;  ///< of the allocation
   std::size_t bytes = 0;
 };
 
@@ -44,7 +44,9 @@ class Machine {
   int compute_capability(int device) const { return compute_capability_[index(device)].load(); }
 
   /// The error that the GPU's next collective is to have, once; 0 is none.
-  int take_nccl_error(int device) { return nccl_error_[index(device)].exchange(0, std::memory_order_relaxed); }
+  int take_nccl_error(int device) {
+    return nccl_error_[index(device)].exchange(0, std::memory_order_relaxed);
+  }
   void set_nccl_error(int device, int result) { nccl_error_[index(device)] = result; }
 
   Heap& heap(int device) { return *heaps_[index(device)]; }

@@ -37,7 +37,9 @@ cudaError_t find_owner(const void* pointer, int& device) {
 
 }  // namespace
 
-cudaError_t cudaMalloc(void** pointer, std::size_t bytes) { return allocate(pointer, bytes); }
+cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
+  return allocate(pointer, bytes);
+}
 
 cudaError_t cudaFree(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
@@ -49,7 +51,9 @@ cudaError_t cudaFree(void* pointer) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t) { return allocate(pointer, bytes); }
+cudaError_t cudaMallocAsync(void** pointer, std::size_t bytes, cudaStream_t) {
+  return allocate(pointer, bytes);
+}
 
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
   if (pointer == nullptr) return cudaSuccess;
@@ -68,7 +72,7 @@ cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
   *pointer = nullptr;
   if (machine().device_count() == 0) return fail(cudaErrorInsufficientDriver);
   if (bytes == 0) return cudaSuccess;
-  *pointer = ::operator new(bytes, std::align_val_t{256}, std::nothrow);
+  *pointer = ::operator new (bytes, std::align_val_t{256}, std::nothrow);
   if (*pointer == nullptr) return fail(cudaErrorMemoryAllocation);
   machine().add_pinned(*pointer, bytes);
   return cudaSuccess;
@@ -81,9 +85,10 @@ cudaError_t cudaMallocHost(void** pointer, std::size_t bytes, unsigned flags) {
 cudaError_t cudaFreeHost(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
   if (!machine().remove_pinned(pointer)) {
-    return fail(cudaErrorInvalidValue, "cudaFreeHost of " + hex(pointer) + ", which cudaMallocHost did not give");
+    return fail(cudaErrorInvalidValue,
+                "cudaFreeHost of " + hex(pointer) + ", which cudaMallocHost did not give");
   }
-  ::operator delete(pointer, std::align_val_t{256});
+  ::operator delete (pointer, std::align_val_t{256});
   return cudaSuccess;
 }
 

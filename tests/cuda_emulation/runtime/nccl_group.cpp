@@ -37,7 +37,9 @@ const char* word(ncclDataType_t type) {
   return "?";
 }
 
-bool is_message(const Call& call) { return call.kind == CallKind::send || call.kind == CallKind::receive; }
+bool is_message(const Call& call) {
+  return call.kind == CallKind::send || call.kind == CallKind::receive;
+}
 
 /// How many bytes a rank leaves for the others.
 std::size_t input_bytes(const Call& call, int size) {
@@ -122,7 +124,9 @@ RoundKey Member::next_key(const Call& call) {
   return {from, to, messages[{side, call.peer}]++};
 }
 
-int Member::seats_of(const Call& call) const { return is_message(call) ? 2 : group->size(); }
+int Member::seats_of(const Call& call) const {
+  return is_message(call) ? 2 : group->size();
+}
 
 std::size_t Member::seat_of(const Call& call) const {
   if (is_message(call)) return call.kind == CallKind::send ? 0 : 1;
@@ -157,7 +161,8 @@ void Member::run(const std::vector<std::pair<RoundKey, Call>>& calls) {
 void Member::leave_input(const RoundKey& key, const Call& call) {
   std::vector<char> input;
   // A broadcast's other ranks, and receivers, have nothing to give.
-  const bool gives = call.kind != CallKind::receive && (call.kind != CallKind::broadcast || call.peer == rank);
+  const bool gives =
+      call.kind != CallKind::receive && (call.kind != CallKind::broadcast || call.peer == rank);
   if (gives) {
     input.resize(input_bytes(call, group->size()));
     if (!input.empty()) std::memcpy(input.data(), call.send, input.size());
@@ -237,10 +242,12 @@ void Member::finish(const Call& call, Round& round) {
   std::vector<const char*> inputs;
   for (std::size_t seat = 0; seat < round.seats.size(); ++seat) inputs.push_back(input(seat));
   if (call.kind == CallKind::all_gather) {
-    for (std::size_t seat = 0; seat < inputs.size(); ++seat) std::memcpy(receive + seat * bytes, inputs[seat], bytes);
+    for (std::size_t seat = 0; seat < inputs.size(); ++seat)
+      std::memcpy(receive + seat * bytes, inputs[seat], bytes);
     return;
   }
-  const std::size_t first = call.kind == CallKind::reduce_scatter ? static_cast<std::size_t>(rank) * call.count : 0;
+  const std::size_t first =
+      call.kind == CallKind::reduce_scatter ? static_cast<std::size_t>(rank) * call.count : 0;
   reduce(receive, inputs, first, call.count, call.type, call.op);
 }
 

@@ -5,8 +5,8 @@
 #include <nccl.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <compare>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -42,7 +42,7 @@ class Round {
     bool left = false;
     Call call{};
     std::vector<char> input;
-    Ref<Queue> queue;          ///< whose operation `number` will come here
+    Ref<Queue> queue;  ///< whose operation `number` will come here
     std::uint64_t number = 0;
     char sync = 0;
   };
@@ -88,13 +88,13 @@ class Group {
   explicit Group(int size) : devices(static_cast<std::size_t>(size), -1) {}
 
   int size() const { return static_cast<int>(devices.size()); }
-  bool joined() const;                   ///< have all ranks initialised?
+  bool joined() const;  ///< have all ranks initialised?
   bool has_duplicate_device() const;
   Ref<Round> round(const RoundKey& key, int seats);
 
   std::mutex mutex;
   std::condition_variable changed;
-  std::vector<int> devices;              ///< per rank; -1: not yet there
+  std::vector<int> devices;  ///< per rank; -1: not yet there
   std::map<RoundKey, Ref<Round>> rounds;
   std::map<std::uint64_t, Ref<SplitRound>> splits;
 };
@@ -109,7 +109,8 @@ class Member {
   void run(const std::vector<std::pair<RoundKey, Call>>& calls);
 
   /// Gives the calls that this launch will run a number in `queue`, for streams that lag.
-  void announce(const std::vector<std::pair<RoundKey, Call>>& calls, const Ref<Queue>& queue, std::uint64_t number);
+  void announce(const std::vector<std::pair<RoundKey, Call>>& calls, const Ref<Queue>& queue,
+                std::uint64_t number);
 
   RoundKey next_key(const Call& call);
 

@@ -46,8 +46,12 @@ class Quiet {
 };
 
 /// What this thread did so far happens before what another does after `acquired` of the same address.
-inline void released(void* where) { __tsan_release(where); }
-inline void acquired(void* where) { __tsan_acquire(where); }
+inline void released(void* where) {
+  __tsan_release(where);
+}
+inline void acquired(void* where) {
+  __tsan_acquire(where);
+}
 #else
 class Quiet {
  public:

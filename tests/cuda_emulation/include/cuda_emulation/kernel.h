@@ -41,7 +41,9 @@ void thread_fence();
 inline unsigned thread_in_block() {
   return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
-inline int lane() { return static_cast<int>(thread_in_block() % 32); }
+inline int lane() {
+  return static_cast<int>(thread_in_block() % 32);
+}
 
 /// The source lane's value; the caller's own where the source is out of range; all bits set (a NaN) where
 /// that lane did not take part, which CUDA leaves undefined.
@@ -60,17 +62,33 @@ T shuffle(unsigned mask, T value, int source, bool in_range) {
 
 }  // namespace cuda_emulation
 
-inline void __syncthreads() { cuda_emulation::block_barrier(0); }
+inline void __syncthreads() {
+  cuda_emulation::block_barrier(0);
+}
 inline int __syncthreads_count(int predicate) {
   return static_cast<int>(cuda_emulation::block_barrier(predicate != 0 ? 1u : 0u));
 }
-inline int __syncthreads_or(int predicate) { return __syncthreads_count(predicate) != 0 ? 1 : 0; }
-inline int __syncthreads_and(int predicate) { return __syncthreads_count(predicate == 0) == 0 ? 1 : 0; }
-inline void __syncwarp(unsigned mask = 0xFFFFFFFFu) { cuda_emulation::warp_exchange(mask, 0); }
-inline void __threadfence() { cuda_emulation::thread_fence(); }
-inline void __threadfence_block() { cuda_emulation::thread_fence(); }
-inline void __threadfence_system() { cuda_emulation::thread_fence(); }
-inline void __nanosleep(unsigned) { cuda_emulation::yield_thread(); }
+inline int __syncthreads_or(int predicate) {
+  return __syncthreads_count(predicate) != 0 ? 1 : 0;
+}
+inline int __syncthreads_and(int predicate) {
+  return __syncthreads_count(predicate == 0) == 0 ? 1 : 0;
+}
+inline void __syncwarp(unsigned mask = 0xFFFFFFFFu) {
+  cuda_emulation::warp_exchange(mask, 0);
+}
+inline void __threadfence() {
+  cuda_emulation::thread_fence();
+}
+inline void __threadfence_block() {
+  cuda_emulation::thread_fence();
+}
+inline void __threadfence_system() {
+  cuda_emulation::thread_fence();
+}
+inline void __nanosleep(unsigned) {
+  cuda_emulation::yield_thread();
+}
 
 // Shuffles inside segments of `width` lanes (a power of two), like CUDA's.
 template <class T>
@@ -105,5 +123,9 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
   }
   return ballot;
 }
-inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0 ? 1 : 0; }
-inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate == 0) == 0 ? 1 : 0; }
+inline int __any_sync(unsigned mask, int predicate) {
+  return __ballot_sync(mask, predicate) != 0 ? 1 : 0;
+}
+inline int __all_sync(unsigned mask, int predicate) {
+  return __ballot_sync(mask, predicate == 0) == 0 ? 1 : 0;
+}

@@ -41,7 +41,9 @@ template <class... Params>
 class KernelCall final : public KernelLaunch {
  public:
   KernelCall(const cudaLaunchConfig_t& config, void (*kernel)(Params...), Params... params)
-      : KernelLaunch(config.gridDim, config.blockDim, config.dynamicSmemBytes), kernel_(kernel), params_(params...) {}
+      : KernelLaunch(config.gridDim, config.blockDim, config.dynamicSmemBytes),
+        kernel_(kernel),
+        params_(params...) {}
   void run_thread() override { std::apply(kernel_, params_); }
 
  private:
@@ -87,6 +89,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   std::apply([&](const auto&... value) { (check(value), ...); }, params);
   if (error != cudaSuccess) return error;
   return std::apply(
-      [&](const auto&... value) { return submit(config->stream, new KernelCall<Params...>(*config, kernel, value...)); },
+      [&](const auto&... value) {
+        return submit(config->stream, new KernelCall<Params...>(*config, kernel, value...));
+      },
       params);
 }

@@ -76,16 +76,20 @@ struct dim3 {
 };
 
 // The vector types that kernels load and store as one access, and their make_ functions.
-#define ZERO1_VECTOR2(name, element, align)                         \
-  struct alignas(align) name {                                      \
-    element x, y;                                                   \
-  };                                                                \
-  inline constexpr name make_##name(element x, element y) { return {x, y}; }
-#define ZERO1_VECTOR4(name, element, align)                                                \
-  struct alignas(align) name {                                                             \
-    element x, y, z, w;                                                                    \
-  };                                                                                       \
-  inline constexpr name make_##name(element x, element y, element z, element w) { return {x, y, z, w}; }
+#define ZERO1_VECTOR2(name, element, align)                 \
+  struct alignas(align) name {                              \
+    element x, y;                                           \
+  };                                                        \
+  inline constexpr name make_##name(element x, element y) { \
+    return {x, y};                                          \
+  }
+#define ZERO1_VECTOR4(name, element, align)                                       \
+  struct alignas(align) name {                                                    \
+    element x, y, z, w;                                                           \
+  };                                                                              \
+  inline constexpr name make_##name(element x, element y, element z, element w) { \
+    return {x, y, z, w};                                                          \
+  }
 ZERO1_VECTOR2(uchar2, unsigned char, 2)
 ZERO1_VECTOR4(uchar4, unsigned char, 4)
 ZERO1_VECTOR2(short2, short, 4)
@@ -107,7 +111,9 @@ ZERO1_VECTOR2(double2, double, 16)
 struct float3 {
   float x, y, z;
 };
-inline constexpr float3 make_float3(float x, float y, float z) { return {x, y, z}; }
+inline constexpr float3 make_float3(float x, float y, float z) {
+  return {x, y, z};
+}
 
 enum cudaLaunchAttributeID {
   cudaLaunchAttributeIgnore = 0,

@@ -11,7 +11,11 @@ using nvtxDomainHandle_t = struct nvtxDomainRegistration_st*;
 using nvtxStringHandle_t = struct nvtxStringRegistration_st*;
 using nvtxRangeId_t = std::uint64_t;
 enum nvtxColorType_t { NVTX_COLOR_UNKNOWN = 0, NVTX_COLOR_ARGB = 1 };
-enum nvtxMessageType_t { NVTX_MESSAGE_UNKNOWN = 0, NVTX_MESSAGE_TYPE_ASCII = 1, NVTX_MESSAGE_TYPE_REGISTERED = 3 };
+enum nvtxMessageType_t {
+  NVTX_MESSAGE_UNKNOWN = 0,
+  NVTX_MESSAGE_TYPE_ASCII = 1,
+  NVTX_MESSAGE_TYPE_REGISTERED = 3
+};
 enum nvtxPayloadType_t { NVTX_PAYLOAD_UNKNOWN = 0, NVTX_PAYLOAD_TYPE_UNSIGNED_INT64 = 1 };
 
 union nvtxMessageValue_t {
@@ -35,19 +39,39 @@ struct nvtxEventAttributes_t {
   nvtxMessageValue_t message;
 };
 
-inline nvtxDomainHandle_t nvtxDomainCreateA(const char*) { return nullptr; }
+inline nvtxDomainHandle_t nvtxDomainCreateA(const char*) {
+  return nullptr;
+}
 inline void nvtxDomainDestroy(nvtxDomainHandle_t) {}
-inline nvtxStringHandle_t nvtxDomainRegisterStringA(nvtxDomainHandle_t, const char*) { return nullptr; }
-inline int nvtxDomainRangePushEx(nvtxDomainHandle_t, const nvtxEventAttributes_t*) { return 0; }
-inline int nvtxDomainRangePop(nvtxDomainHandle_t) { return 0; }
-inline nvtxRangeId_t nvtxDomainRangeStartEx(nvtxDomainHandle_t, const nvtxEventAttributes_t*) { return 0; }
+inline nvtxStringHandle_t nvtxDomainRegisterStringA(nvtxDomainHandle_t, const char*) {
+  return nullptr;
+}
+inline int nvtxDomainRangePushEx(nvtxDomainHandle_t, const nvtxEventAttributes_t*) {
+  return 0;
+}
+inline int nvtxDomainRangePop(nvtxDomainHandle_t) {
+  return 0;
+}
+inline nvtxRangeId_t nvtxDomainRangeStartEx(nvtxDomainHandle_t, const nvtxEventAttributes_t*) {
+  return 0;
+}
 inline void nvtxDomainRangeEnd(nvtxDomainHandle_t, nvtxRangeId_t) {}
 inline void nvtxDomainMarkEx(nvtxDomainHandle_t, const nvtxEventAttributes_t*) {}
-inline int nvtxRangePushA(const char*) { return 0; }
-inline int nvtxRangePushEx(const nvtxEventAttributes_t*) { return 0; }
-inline int nvtxRangePop() { return 0; }
-inline nvtxRangeId_t nvtxRangeStartA(const char*) { return 0; }
-inline nvtxRangeId_t nvtxRangeStartEx(const nvtxEventAttributes_t*) { return 0; }
+inline int nvtxRangePushA(const char*) {
+  return 0;
+}
+inline int nvtxRangePushEx(const nvtxEventAttributes_t*) {
+  return 0;
+}
+inline int nvtxRangePop() {
+  return 0;
+}
+inline nvtxRangeId_t nvtxRangeStartA(const char*) {
+  return 0;
+}
+inline nvtxRangeId_t nvtxRangeStartEx(const nvtxEventAttributes_t*) {
+  return 0;
+}
 inline void nvtxRangeEnd(nvtxRangeId_t) {}
 inline void nvtxMarkA(const char*) {}
 inline void nvtxMarkEx(const nvtxEventAttributes_t*) {}
