@@ -2,21 +2,23 @@
 
 add_library(zero1_options INTERFACE)
 target_include_directories(zero1_options INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(zero1_options INTERFACE
+# The C++ compiler's flags. What nvcc compiles gets its own, in core/device/CMakeLists.txt.
+set(flags
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough -Werror
   # One elementwise loop must give the same bits in its vector body and in its tail.
   -ffp-contract=off -fno-math-errno -fno-trapping-math)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # g++ 12 sees overlaps in std::string's operator+ that are not there (GCC bug 105329).
-  target_compile_options(zero1_options INTERFACE -Wno-restrict)
+  list(APPEND flags -Wno-restrict)
 endif()
 if(ZERO1_NATIVE)
-  target_compile_options(zero1_options INTERFACE -march=native)
+  list(APPEND flags -march=native)
 endif()
 if(ZERO1_SANITIZE)
-  target_compile_options(zero1_options INTERFACE -fsanitize=${ZERO1_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  list(APPEND flags -fsanitize=${ZERO1_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(zero1_options INTERFACE -fsanitize=${ZERO1_SANITIZE})
 endif()
+target_compile_options(zero1_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
 
 # zero1_library(NAME SOURCES … LINK …): a static library of the core.
 function(zero1_library name)

@@ -11,6 +11,7 @@
 
 #include "apps/zero1/commands.h"
 #include "core/base/error.h"
+#include "core/base/file.h"
 #include "core/base/units.h"
 #include "core/trace/chrome_export.h"
 #include "core/trace/reader.h"
@@ -68,6 +69,9 @@ struct ExportFlags {
 };
 
 void run_export(const ExportFlags& flags) {
+  if (same_file(flags.file, flags.out)) {
+    throw InputError(fmt::format("{}: is the trace itself; name another file for the timeline", flags.out));
+  }
   const trace::Reader reader(flags.file);
   const trace::ExportResult result = trace::export_chrome(reader, flags.out, progress_bar("exporting"));
   if (reader.truncated()) {

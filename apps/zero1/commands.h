@@ -10,5 +10,6 @@ namespace zero1::app {
 void add_train_command(CLI::App& app, int& status);
 void add_layout_command(CLI::App& app, int& status);
 void add_trace_command(CLI::App& app, int& status);
+void add_ckpt_command(CLI::App& app, int& status);
 
 }  // namespace zero1::app

@@ -1,5 +1,8 @@
 // zero1: the command line of the project.
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "apps/zero1/commands.h"
@@ -10,6 +13,16 @@ namespace {
 constexpr int exit_failed = 1;
 constexpr int exit_bad_input = 2;
 
+/// GCC's OpenMP lets threads that wait for each other spin for milliseconds. Where the machine is busy, that
+/// takes the cores from those they wait for: a run of one rank on two threads took 10 times as long beside
+/// two other programs. The setting is read once, before main, so the program starts itself again with it.
+/// Who has set it keeps it; where starting again fails, the program goes on as it is.
+void let_waiting_threads_sleep(char** argv) {
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  ::setenv("GOMP_SPINCOUNT", "1000", 1);  // what it takes by itself when it has more threads than cores
+  ::execv("/proc/self/exe", argv);
+}
+
 int run(int argc, char** argv) {
   CLI::App app{
       "Runs Megatron-LM's distributed optimizer (ZeRO-1) for real and makes it visible.\n\n"
@@ -17,7 +30,8 @@ int run(int argc, char** argv) {
       "  zero1 train --dp 4 --train-iters 50                 train a small GPT on four in-process ranks\n"
       "  zero1 train --dp 4 --trace run.trace …              record what happens when\n"
       "  zero1 trace export run.trace run.json               open run.json in https://ui.perfetto.dev\n"
-      "  zero1 layout SPEC.json --svg map.svg                draw who owns what\n\n"
+      "  zero1 layout SPEC.json --svg map.svg                draw who owns what\n"
+      "  zero1 ckpt inspect DIR                              look into a checkpoint\n\n"
       "Exit status: 0 success, 1 failed or different, 2 bad usage or input.",
       "zero1"};
   app.require_subcommand(1);
@@ -27,6 +41,7 @@ int run(int argc, char** argv) {
   zero1::app::add_train_command(app, status);
   zero1::app::add_layout_command(app, status);
   zero1::app::add_trace_command(app, status);
+  zero1::app::add_ckpt_command(app, status);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -38,6 +53,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  let_waiting_threads_sleep(argv);
   try {
     return run(argc, argv);
   } catch (const zero1::InputError& error) {

@@ -64,16 +64,25 @@ void print_buckets(const Layout& layout) {
 
 }  // namespace
 
+void print_machine(const MachineDescription& machine) {
+  for (const std::string& line : machine.lines) fmt::print("{}\n", line);
+  std::fflush(stdout);
+  for (const std::string& warning : machine.warnings) fmt::print(stderr, "warning: {}\n", warning);
+}
+
 void print_header(const TrainConfig& config) {
   const DataParallelConfig& d = config.data_parallel;
   fmt::print("zero1 train: {} {}, dp {}, global batch {} = {} microbatch{} x {} x dp, {} tokens per step\n",
              config.model, name(config.param_dtype), config.dp, config.global_batch_size,
              config.num_microbatches(), config.num_microbatches() == 1 ? "" : "es", config.micro_batch_size,
              format_count(config.tokens_per_step()));
-  fmt::print(
-      "distributed optimizer {}, overlap grad reduce {}, overlap param gather {}, {} thread{} per rank\n",
-      on_off(d.use_distributed_optimizer), on_off(d.overlap_grad_reduce), on_off(d.overlap_param_gather),
-      config.threads_per_rank, config.threads_per_rank == 1 ? "" : "s");
+  fmt::print("distributed optimizer {}, overlap grad reduce {}, overlap param gather {}",
+             on_off(d.use_distributed_optimizer), on_off(d.overlap_grad_reduce),
+             on_off(d.overlap_param_gather));
+  if (config.device == "cpu") {
+    fmt::print(", {} thread{} per rank", config.threads_per_rank, config.threads_per_rank == 1 ? "" : "s");
+  }
+  fmt::print("\n");
   if (config.link.enabled()) {
     fmt::print(
         "link MODELLED at {:g} Gbit/s and {:g} us per step: communication times are not this machine's\n",
@@ -83,9 +92,10 @@ void print_header(const TrainConfig& config) {
 
 void print_step(const TrainConfig& config, const StepMetrics& step) {
   const double tokens_per_s = step.ms > 0 ? static_cast<double>(step.tokens) / step.ms * 1e3 : 0;
-  std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {:>8.0f} tok/s",
-                                 step.step, fmt::formatted_size("{}", config.train_iters), config.train_iters,
-                                 step.loss, step.grad_norm, step.lr, tokens_per_s);
+  const std::string norm = step.skipped ? "none" : fmt::format("{:.3f}", step.grad_norm);
+  std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  norm {}  lr {:.2e}  {:>8.0f} tok/s", step.step,
+                                 fmt::formatted_size("{}", config.train_iters), config.train_iters, step.loss,
+                                 norm, step.lr, tokens_per_s);
   if (config.dp > 1) {
     line += fmt::format("  comm {:.1f} ms, exposed {:.1f} ms, overlap {:.0f}%", step.comm_ms,
                         step.exposed_comm_ms, 100 * step.overlap);

@@ -4,9 +4,13 @@
 #include <string>
 
 #include "core/train/config.h"
+#include "core/train/machine.h"
 #include "core/train/metrics.h"
 
 namespace zero1::app {
+
+/// Its lines, and its warnings on standard error.
+void print_machine(const MachineDescription& machine);
 
 void print_header(const TrainConfig& config);
 void print_step(const TrainConfig& config, const StepMetrics& step);

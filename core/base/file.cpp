@@ -6,12 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
 #include "core/base/error.h"
+#include "core/base/output_file.h"
 
 namespace zero1 {
 namespace {
@@ -53,27 +52,6 @@ int write_all(int fd, std::string_view contents) {
   return 0;
 }
 
-/// What a newly created file may be: 0666 without the bits of the umask.
-mode_t new_file_mode() {
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  return 0666 & ~mask;
-}
-
-void write_beside_and_rename(const std::string& path, mode_t mode, std::string_view contents) {
-  std::string temporary = path + ".XXXXXX";
-  const Descriptor file(::mkstemp(temporary.data()));
-  if (!file.valid()) fail_to_write(path, errno);
-  int error = write_all(file.get(), contents);
-  if (error == 0 && ::fchmod(file.get(), mode) != 0) error = errno;
-  if (error == 0 && ::fsync(file.get()) != 0) error = errno;
-  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) {
-    ::unlink(temporary.c_str());
-    fail_to_write(path, error);
-  }
-}
-
 }  // namespace
 
 std::string read_file(const std::string& path) {
@@ -98,17 +76,25 @@ std::string read_file(const std::string& path) {
 
 void write_file(const std::string& path, std::string_view contents) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
-    if (errno != ENOENT) fail_to_write(path, errno);
-    return write_beside_and_rename(path, new_file_mode(), contents);
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file.valid()) fail_to_write(path, errno);
+    if (const int error = write_all(file.get(), contents)) fail_to_write(path, error);
+    return;
   }
-  if (S_ISREG(status.st_mode)) {
-    const std::string target = std::filesystem::canonical(path).string();
-    return write_beside_and_rename(target, status.st_mode & 07777, contents);
-  }
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!file.valid()) fail_to_write(path, errno);
-  if (const int error = write_all(file.get(), contents)) fail_to_write(path, error);
+  OutputFile file(path);
+  file.append(contents);
+  file.publish();
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (fs::is_other(a, none)) return false;
+  // The first compares names, also of files that are not there yet, the second sees hard links.
+  return fs::weakly_canonical(fs::absolute(a, none), none) ==
+             fs::weakly_canonical(fs::absolute(b, none), none) ||
+         fs::equivalent(a, b, none);
 }
 
 }  // namespace zero1

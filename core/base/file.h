@@ -9,9 +9,12 @@ namespace zero1 {
 /// The whole file as bytes; "-" is the standard input. Throws InputError naming the file and the reason.
 std::string read_file(const std::string& path);
 
-/// Writes `contents` to a temporary file beside `path`, flushes it to disk and renames it: readers see
-/// the old file or the new one, whole. Links are followed, permissions of an existing file are kept, and
-/// what is no regular file (a pipe, /dev/null) is written directly. Throws Error naming the file.
+/// Writes `contents` whole or not at all, as OutputFile does; what is no regular file (a pipe, /dev/null)
+/// is written directly. Throws Error naming the file.
 void write_file(const std::string& path, std::string_view contents);
+
+/// Whether writing to one would change the other: both name one file, there or yet to be made. Devices and
+/// pipes are not meant: /dev/null may be named many times.
+bool same_file(const std::string& a, const std::string& b);
 
 }  // namespace zero1

@@ -38,7 +38,8 @@ struct Decimal {
   std::uint64_t scale = 1;
 };
 
-/// Reads the number at the front of `text` and removes it. Empty on no digits or overflow.
+/// Reads the number at the front of `text` and removes it. Empty on no digits or overflow, with `text` as
+/// it was on overflow.
 std::optional<Decimal> take_decimal(std::string_view& text) {
   Decimal value;
   bool any_digit = false;
@@ -72,7 +73,7 @@ std::int64_t parse(std::string_view text, char unit, std::string_view what, std:
   std::string_view rest = text;
   if (!rest.empty() && rest[0] == '-') return fail("it is negative");
   const std::optional<Decimal> number = take_decimal(rest);
-  if (!number) return fail(rest.size() < text.size() ? "it is too large" : "expected a number");
+  if (!number) return fail(!rest.empty() && is_digit(rest[0]) ? "it is too large" : "expected a number");
   while (!rest.empty() && rest[0] == ' ') rest.remove_prefix(1);
   const std::optional<std::uint64_t> factor = parse_suffix(rest, unit);
   if (!factor) return fail(fmt::format("unknown suffix '{}'", rest));

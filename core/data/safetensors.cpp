@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/output_file.h"
 #include "core/data/input_file.h"
-#include "core/data/output_file.h"
 #include "core/data/safetensors_header.h"
 
 namespace zero1 {

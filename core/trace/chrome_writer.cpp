@@ -1,14 +1,8 @@
 #include "core/trace/chrome_writer.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "core/base/error.h"
 #include "core/device/device.h"
 
 namespace zero1::trace {
@@ -95,28 +89,15 @@ bool is_slice(const Event& event) {
 }
 
 ChromeWriter::ChromeWriter(std::string path, const Reader& reader)
-    : path_(std::move(path)),
-      temporary_(fmt::format("{}.{}.tmp", path_, getpid())),
+    : file_(std::move(path)),
       info_(reader.info()),
       params_(json_strings(info_.params)),
       layers_(json_strings(info_.layers)) {
-  std::error_code ignored;
-  if (std::filesystem::exists(path_, ignored) && !std::filesystem::is_regular_file(path_, ignored)) {
-    throw InputError(path_ + ": exists and is not a file; name a file to write the timeline to");
-  }
-  file_ = std::fopen(temporary_.c_str(), "wb");
-  if (file_ == nullptr) fail("cannot create the file");
   print(
       "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"program\":\"ZeRO-1 "
       "Lab\",\"ranks\":{},\"dropped_events\":{},"
       "\"truncated\":{},\"clock_uncertainty_ns\":{},\"config\":{}}},\n\"traceEvents\":[",
       info_.ranks, reader.dropped(), reader.truncated(), info_.clock_uncertainty_ns, info_.config_json);
-}
-
-ChromeWriter::~ChromeWriter() {
-  if (file_ == nullptr) return;
-  std::fclose(file_);
-  std::remove(temporary_.c_str());
 }
 
 void ChromeWriter::event(const Event& event, int track) {
@@ -153,8 +134,7 @@ std::int64_t ChromeWriter::finish() {
   name_tracks();
   print("\n]}}\n");
   flush();
-  const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;
-  if (!closed || std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot finish the file");
+  file_.publish();
   return written_bytes_;
 }
 
@@ -270,15 +250,9 @@ void ChromeWriter::flush_if_full() {
 }
 
 void ChromeWriter::flush() {
-  if (std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size()) fail("cannot write the file");
+  file_.append({buffer_.data(), buffer_.size()});
   written_bytes_ += static_cast<std::int64_t>(buffer_.size());
   buffer_.clear();
-}
-
-void ChromeWriter::fail(const char* what) {
-  const std::string message = fmt::format("{}: {}: {}", path_, what, std::strerror(errno));
-  std::remove(temporary_.c_str());
-  throw Error(message);
 }
 
 }  // namespace zero1::trace

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <set>
 #include <string>
@@ -12,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/base/output_file.h"
 #include "core/trace/flows.h"
 #include "core/trace/reader.h"
 
@@ -20,14 +20,13 @@ namespace zero1::trace {
 /// Shown as a slice, also where it took no time: spans, and the instants that arrows start at.
 bool is_slice(const Event& event);
 
-/// The document, written to a temporary file beside `path` that `finish` renames.
+/// The document; it appears at `path` when it is finished.
 class ChromeWriter {
  public:
   /// Throws InputError when `path` is something other than a file, Error when it cannot be written.
   ChromeWriter(std::string path, const Reader& reader);
   ChromeWriter(const ChromeWriter&) = delete;
   ChromeWriter& operator=(const ChromeWriter&) = delete;
-  ~ChromeWriter();  ///< without finish: removes the temporary file
 
   /// `track` numbers the tracks of a stream; the first is 0.
   void event(const Event& event, int track);
@@ -51,16 +50,13 @@ class ChromeWriter {
   void metadata(std::string_view what, int rank, int tid, std::string_view arg);
   void flush_if_full();
   void flush();
-  [[noreturn]] void fail(const char* what);
 
   template <class... Args>
   void print(fmt::format_string<Args...> format, Args&&... args) {
     fmt::format_to(std::back_inserter(buffer_), format, std::forward<Args>(args)...);
   }
 
-  std::string path_;
-  std::string temporary_;
-  std::FILE* file_ = nullptr;
+  OutputFile file_;
   const RunInfo& info_;
   std::vector<std::string> params_;  ///< as JSON strings
   std::vector<std::string> layers_;

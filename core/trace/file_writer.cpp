@@ -27,7 +27,7 @@ FileWriter::FileWriter(std::string path, const RunInfo& info, std::int64_t start
   std::error_code ignored;
   if (std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);
   file_.reset(std::fopen(path_.c_str(), "wb"));
-  if (!file_) fail("cannot create the trace file");
+  if (!file_) throw InputError(path_ + ": cannot create the trace file: " + std::strerror(errno));
   write(&header, sizeof header);
   write(json.data(), json.size());
   const std::array<char, format::block_bytes> zeros{};

@@ -16,7 +16,7 @@ namespace zero1::trace {
 /// came before. A file of that name is replaced, not overwritten, so that who still reads it is unharmed.
 class FileWriter {
  public:
-  /// Writes the header. Throws Error when the file cannot be made or written.
+  /// Writes the header. Throws InputError when the file cannot be made, Error when it cannot be written.
   FileWriter(std::string path, const RunInfo& info, std::int64_t start_ns);
 
   /// Writes 1 … max_chunk_events records. Throws Error.

@@ -18,7 +18,9 @@ namespace zero1::trace {
 /// Positioned reads rather than a mapping: a file that shrinks meanwhile is an error, not a signal.
 class Reader::File {
  public:
-  explicit File(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  // Without O_NONBLOCK, opening a named pipe would wait for its writer.
+  explicit File(const std::string& path)
+      : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd_ < 0) throw InputError(path + ": cannot open the trace file: " + std::strerror(errno));
     struct stat status {};
     const bool known = ::fstat(fd_, &status) == 0;

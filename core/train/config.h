@@ -44,7 +44,10 @@ struct TrainConfig {
   LossScalerConfig loss_scale;  ///< fp16 only
 
   // machine
-  int threads_per_rank = 0;  ///< 0: the machine's cores shared among the ranks, at least 1
+  std::string device = "cpu";  ///< or "cuda"
+  std::string comm;            ///< local, or nccl on GPUs; empty: nccl on GPUs, else local
+  bool tf32 = false;           ///< on GPUs: fp32 matrix products in TF32
+  int threads_per_rank = 0;    ///< 0: the machine's cores shared among the ranks, at least 1
   LinkModel link;
 
   // files

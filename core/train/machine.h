@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/comm/communicator.h"
@@ -15,6 +16,12 @@ namespace zero1 {
 struct Machine {
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<std::unique_ptr<Communicator>> communicators;
+};
+
+/// What a machine has to say of itself before a run.
+struct MachineDescription {
+  std::vector<std::string> lines;
+  std::vector<std::string> warnings;
 };
 
 /// Makes a run's machine. `paused`: while it returns true a rank may be held on purpose, and no collective

@@ -45,14 +45,14 @@ trace::Tracer::Span RankTrainer::span(Kind kind) {
   return context_.tracer.span(context_.compute, event);
 }
 
-/// Microbatch m of a step takes dp · micro_batch_size sequences in a row, each rank its own piece of
-/// them. Megatron: `MegatronPretrainingSampler`.
-Batch RankTrainer::load_batch(const TokenSource& source, std::int64_t step_index, std::int64_t microbatch) {
+/// Microbatch m of a global batch that begins at `first_sequence` takes dp · micro_batch_size sequences in a
+/// row, each rank its own piece of them. Megatron: `MegatronPretrainingSampler`.
+Batch RankTrainer::load_batch(const TokenSource& source, std::int64_t first_sequence,
+                              std::int64_t microbatch) {
   const auto phase = span(Kind::data);
   const std::int64_t sequences = config_.micro_batch_size;
   const std::int64_t length = config_.seq_length;
-  const std::int64_t first = step_index * config_.global_batch_size +
-                             (microbatch * context_.dp_size() + context_.rank()) * sequences;
+  const std::int64_t first = first_sequence + (microbatch * context_.dp_size() + context_.rank()) * sequences;
   std::vector<std::int32_t>& host =
       host_batches_[static_cast<std::size_t>(microbatch % config_.num_microbatches())].tokens;
   host.resize(static_cast<std::size_t>(2 * sequences * length));
@@ -83,7 +83,19 @@ double RankTrainer::global_mean_loss(std::int64_t tokens) {
   return sum / static_cast<double>(tokens);
 }
 
-StepMetrics RankTrainer::train_step(std::int64_t iteration) {
+TrainProgress RankTrainer::progress() const {
+  return {iteration_, consumed_sequences_, optimizer_.step_count(), loss_scaler_.state()};
+}
+
+void RankTrainer::restore(const TrainProgress& progress) {
+  iteration_ = progress.iteration;
+  consumed_sequences_ = progress.consumed_sequences;
+  optimizer_.set_step_count(progress.optimizer_steps);
+  loss_scaler_.restore(progress.loss_scaler);
+}
+
+StepMetrics RankTrainer::train_step() {
+  const std::int64_t iteration = iteration_ + 1;
   context_.tracer.set_step(static_cast<std::int32_t>(iteration));
   const auto step_span = span(Kind::step);
   const std::int64_t microbatches = config_.num_microbatches();
@@ -95,11 +107,12 @@ StepMetrics RankTrainer::train_step(std::int64_t iteration) {
   data_parallel_.zero_grad_buffer();
   context_.device.ops().fill(context_.compute, loss_sum_.view(DType::fp64), 0);
   for (std::int64_t m = 0; m < microbatches; ++m) {
-    context_.tracer.set_microbatch(static_cast<std::int16_t>(m));
+    // The trace has 16 bits for it: beyond, events carry the last number there is.
+    context_.tracer.set_microbatch(static_cast<std::int16_t>(std::min<std::int64_t>(m, INT16_MAX)));
     const auto microbatch_span = span(Kind::microbatch);
     std::optional<DataParallel::NoSync> no_sync;
     if (m + 1 < microbatches) no_sync.emplace(data_parallel_);
-    const Batch batch = load_batch(*data_.train, iteration - 1, m);
+    const Batch batch = load_batch(*data_.train, consumed_sequences_, m);
     model_->forward(batch, loss_sum_.view(DType::fp64), static_cast<float>(loss_scale / rank_tokens),
                     data_parallel_);
     emit_memory();
@@ -121,6 +134,8 @@ StepMetrics RankTrainer::train_step(std::int64_t iteration) {
     metrics.loss_scale = loss_scale;
     loss_scaler_.update(result.skipped);
   }
+  iteration_ = iteration;
+  consumed_sequences_ += config_.global_batch_size;
   return metrics;
 }
 
@@ -130,7 +145,7 @@ double RankTrainer::evaluate() {
   context_.device.ops().fill(context_.compute, loss_sum_.view(DType::fp64), 0);
   for (std::int64_t i = 0; i < config_.eval_iters; ++i) {
     for (std::int64_t m = 0; m < config_.num_microbatches(); ++m) {
-      const Batch batch = load_batch(*data_.valid, i, m);
+      const Batch batch = load_batch(*data_.valid, i * config_.global_batch_size, m);
       model_->evaluate(batch, loss_sum_.view(DType::fp64), data_parallel_);
     }
     context_.compute.synchronize();  // the host batches are reused

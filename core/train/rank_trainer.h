@@ -32,6 +32,17 @@ struct RunData {
   std::shared_ptr<const TokenSource> valid;
 };
 
+/// Where a run stands between two iterations, beside what the optimizer's shards hold.
+struct TrainProgress {
+  std::int64_t iteration = 0;  ///< completed
+  std::int64_t consumed_sequences =
+      0;                             ///< of the training data, over all ranks: where the next step reads on
+  std::int64_t optimizer_steps = 0;  ///< fewer than iterations where steps were skipped
+  LossScaler::State loss_scaler;
+
+  friend bool operator==(const TrainProgress&, const TrainProgress&) = default;
+};
+
 /// The model, its buffers and its optimizer on one rank. Used by the rank's thread.
 class RankTrainer {
  public:
@@ -39,8 +50,13 @@ class RankTrainer {
   RankTrainer(const TrainConfig& config, const RunData& data, Device& device, RankStreams& streams,
               Communicator& communicator, trace::Tracer& tracer);
 
-  /// One iteration, 1 is the first. The times in the result are left to the caller.
-  StepMetrics train_step(std::int64_t iteration);
+  /// The next iteration, 1 is the first. The times in the result are left to the caller.
+  StepMetrics train_step();
+
+  TrainProgress progress() const;
+  /// Continues where a run with the same parameters and moments stood; those are set through
+  /// optimizer().shards().
+  void restore(const TrainProgress& progress);
 
   /// The mean loss over eval_iters global batches of the validation data.
   double evaluate();
@@ -50,6 +66,8 @@ class RankTrainer {
 
   DataParallel& data_parallel() { return data_parallel_; }
   DistributedOptimizer& optimizer() { return optimizer_; }
+  const TrainConfig& config() const { return config_; }
+  RankContext& context() { return context_; }
   MemoryReport memory() const;
 
  private:
@@ -57,7 +75,7 @@ class RankTrainer {
     std::vector<std::int32_t> tokens;  ///< then targets, both [sequences, seq_len]
   };
 
-  Batch load_batch(const TokenSource& source, std::int64_t step_index, std::int64_t microbatch);
+  Batch load_batch(const TokenSource& source, std::int64_t first_sequence, std::int64_t microbatch);
   double global_mean_loss(std::int64_t tokens);
   void queue_loss_reduction();
   void emit_memory();
@@ -70,6 +88,8 @@ class RankTrainer {
   DataParallel data_parallel_;
   DistributedOptimizer optimizer_;
   LossScaler loss_scaler_;
+  std::int64_t iteration_ = 0;           ///< completed
+  std::int64_t consumed_sequences_ = 0;  ///< over all ranks
   std::vector<HostBatch> host_batches_;  ///< one per microbatch: copies may still be queued
   DeviceMemory device_batch_;
   DeviceMemory loss_sum_;  ///< fp64[1]

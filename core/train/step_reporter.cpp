@@ -28,7 +28,7 @@ void StepReporter::report(StepMetrics metrics) {
     metrics.exposed_comm_ms = last_figures_.mean.exposed_comm_ms;
     metrics.overlap = last_figures_.mean.overlap;
   }
-  Totals& totals = metrics.step == 1 ? first_ : later_;
+  Totals& totals = first_.steps == 0 ? first_ : later_;
   ++totals.steps;
   totals.ms += metrics.ms;
   totals.comm_ms += metrics.comm_ms;

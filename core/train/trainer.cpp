@@ -1,7 +1,6 @@
 #include "core/train/trainer.h"
 
 #include <fmt/core.h>
-#include <xxhash.h>
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
@@ -39,15 +38,6 @@ trace::RunInfo run_info(const TrainConfig& config, const Model& model, const Lay
   }
   info.config_json = to_json(config);
   return info;
-}
-
-std::uint64_t hash_params(const DataParallel& data_parallel) {
-  XXH64_hash_t hash = 0;
-  for (int p = 0; p < static_cast<int>(data_parallel.layout().specs.size()); ++p) {
-    const std::vector<float> values = data_parallel.get_param(p);
-    hash = XXH3_64bits_withSeed(values.data(), values.size() * sizeof(float), hash);
-  }
-  return hash;
 }
 
 MemoryReport plain_data_parallel_memory(const Layout& layout, const MemoryReport& measured) {
@@ -145,13 +135,14 @@ class Run {
 
   void train_rank(int rank, RankTrainer& trainer) {
     if (observer_.on_rank_ready) observer_.on_rank_ready(rank, trainer);
-    for (std::int64_t step = 1; step <= config_.train_iters; ++step) {
+    for (std::int64_t step = trainer.progress().iteration + 1; step <= config_.train_iters; ++step) {
       const std::int64_t begin_ns = now_ns();
-      StepMetrics metrics = trainer.train_step(step);
+      StepMetrics metrics = trainer.train_step();
       metrics.ms = static_cast<double>(now_ns() - begin_ns) * 1e-6;
       if (config_.eval_interval > 0 && step % config_.eval_interval == 0)
         metrics.valid_loss = trainer.evaluate();
       reporter_.step_done(std::move(metrics));
+      if (observer_.on_step_end) observer_.on_step_end(rank, trainer, step);
     }
     trainer.finish();
     const auto r = static_cast<std::size_t>(rank);

@@ -19,9 +19,12 @@ struct TrainObserver {
   std::function<void(const StepMetrics&)> on_step;
   /// Batches of events, in order within each (rank, stream).
   std::function<void(std::span<const trace::Event>)> on_events;
-  /// When a rank is built, and before it is torn down, on its thread: to read tensors while the gate holds.
+  /// When a rank is built, and before it is torn down, on its thread: to read tensors while the gate
+  /// holds, or to restore a rank, which then trains from there on.
   std::function<void(int rank, RankTrainer&)> on_rank_ready;
   std::function<void(int rank, RankTrainer&)> on_rank_done;
+  /// After every iteration, on each rank's thread, before the next: to save. Gathers may still be due.
+  std::function<void(int rank, RankTrainer&, std::int64_t step)> on_step_end;
   trace::Gate* gate = nullptr;
   /// Off: no events are made at all, and the times in StepMetrics are zero but for `ms`.
   bool record = true;

@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include <array>
 
 #include "core/base/error.h"
 #include "core/data/safetensors.h"
@@ -63,6 +66,32 @@ void save_weights(const DataParallel& data_parallel, const std::string& path) {
     file.write_fp32(p, 0, values.data(), static_cast<std::int64_t>(values.size()));
   }
   file.close();
+}
+
+std::uint64_t hash_params(const DataParallel& data_parallel) {
+  XXH64_hash_t hash = 0;
+  for (int p = 0; p < static_cast<int>(data_parallel.layout().specs.size()); ++p) {
+    const std::vector<float> values = data_parallel.get_param(p);
+    hash = XXH3_64bits_withSeed(values.data(), values.size() * sizeof(float), hash);
+  }
+  return hash;
+}
+
+void check_ranks_hold_same_params(DataParallel& data_parallel) {
+  RankContext& context = data_parallel.context();
+  // 52 bits are exact in fp64, the communicator's type for scalars; max(x) and max(-x) = -min(x) are
+  // opposite only where all are equal.
+  const auto mine = static_cast<double>(hash_params(data_parallel) >> 12);
+  std::array<double, 2> extremes{mine, -mine};
+  const DeviceMemory memory = context.device.allocate(sizeof(extremes), MemoryKind::communication);
+  const TensorView view = memory.view(DType::fp64);
+  Stream& stream = context.communication;
+  context.device.copy_from_host(stream, view, extremes.data());
+  context.groups.data_parallel->all_reduce(stream, view, ReduceOp::max);
+  context.device.copy_to_host(stream, extremes.data(), view);
+  stream.synchronize();
+  if (extremes[0] != -extremes[1])
+    throw Error("the ranks' parameters differ from each other: please report this as a bug");
 }
 
 }  // namespace zero1

@@ -17,4 +17,10 @@ void load_weights(DataParallel& data_parallel, const std::string& path);
 /// Writes every parameter in its own dtype. Drain the gathers first; one rank of the group calls it.
 void save_weights(const DataParallel& data_parallel, const std::string& path);
 
+/// A hash of all parameters' bits, widened to fp32. Drain the gathers first.
+std::uint64_t hash_params(const DataParallel& data_parallel);
+
+/// Throws Error on every rank when the ranks' parameters differ. All ranks call it, gathers drained.
+void check_ranks_hold_same_params(DataParallel& data_parallel);
+
 }  // namespace zero1

@@ -90,6 +90,15 @@ void DistributedOptimizer::reload_model_params() {
   }
 }
 
+void DistributedOptimizer::publish_main_params() {
+  for (const BucketShard& shard : shards_) {
+    if (shard.main_param.data == shard.model_param.data) continue;
+    context_.device.ops().cast(context_.compute, shard.model_param, shard.main_param);
+  }
+  data_parallel_.start_param_sync();
+  data_parallel_.drain_param_gathers();
+}
+
 trace::Tracer::Span DistributedOptimizer::phase(Kind kind, int bucket) {
   trace::Event event;
   event.kind = kind;

@@ -49,6 +49,14 @@ class DistributedOptimizer {
   /// The main parameters follow the buffer's values again: call after parameters were set from outside.
   void reload_model_params();
 
+  /// The inverse, after the main parameters were set from outside (a checkpoint): rounds them into the
+  /// buffer and gathers every rank's. All ranks call it.
+  void publish_main_params();
+
+  /// So many steps have been made before this run: AdamW's bias correction goes on from there.
+  void set_step_count(std::int64_t step_count) { step_count_ = step_count; }
+
+  const OptimizerConfig& config() const { return config_; }
   const std::vector<BucketShard>& shards() const { return shards_; }
   std::int64_t step_count() const { return step_count_; }
   const std::vector<ParamMultipliers>& multipliers() const { return multipliers_; }

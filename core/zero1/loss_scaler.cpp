@@ -10,21 +10,24 @@ constexpr double backoff_factor = 0.5;
 }  // namespace
 
 LossScaler::LossScaler(const LossScalerConfig& config)
-    : config_(config),
-      scale_(config.constant.value_or(config.initial_scale)),
-      hysteresis_tracker_(config.hysteresis) {}
+    : config_(config), state_{config.constant.value_or(config.initial_scale), 0, config.hysteresis} {}
+
+void LossScaler::restore(const State& state) {
+  if (!config_.constant) state_ = state;
+}
 
 void LossScaler::update(bool found_non_finite) {
   if (config_.constant) return;
   if (found_non_finite) {
-    growth_tracker_ = 0;
-    if (--hysteresis_tracker_ <= 0) scale_ = std::max(scale_ * backoff_factor, config_.min_scale);
+    state_.growth_tracker = 0;
+    if (--state_.hysteresis_tracker <= 0)
+      state_.scale = std::max(state_.scale * backoff_factor, config_.min_scale);
     return;
   }
-  if (++growth_tracker_ == config_.growth_interval) {
-    growth_tracker_ = 0;
-    hysteresis_tracker_ = config_.hysteresis;
-    scale_ *= growth_factor;
+  if (++state_.growth_tracker == config_.growth_interval) {
+    state_.growth_tracker = 0;
+    state_.hysteresis_tracker = config_.hysteresis;
+    state_.scale *= growth_factor;
   }
 }
 

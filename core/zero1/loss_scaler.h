@@ -20,16 +20,26 @@ class LossScaler {
  public:
   explicit LossScaler(const LossScalerConfig& config);
 
-  double scale() const { return scale_; }
+  /// What changes from step to step, for checkpoints.
+  struct State {
+    double scale = 1;
+    int growth_tracker = 0;
+    int hysteresis_tracker = 0;
+
+    friend bool operator==(const State&, const State&) = default;
+  };
+
+  double scale() const { return state_.scale; }
+  const State& state() const { return state_; }
+  /// Continues from a state that another run has reached. A constant scale stays as configured.
+  void restore(const State& state);
 
   /// One step's outcome, agreed by all ranks.
   void update(bool found_non_finite);
 
  private:
   LossScalerConfig config_;
-  double scale_;
-  int growth_tracker_ = 0;
-  int hysteresis_tracker_;
+  State state_;
 };
 
 }  // namespace zero1

@@ -29,7 +29,9 @@ class TemporaryFolder {
     std::filesystem::remove_all(folder_, ignored);
   }
 
+  const std::string& path() const { return folder_; }
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string operator/(const std::string& name) const { return path(name); }
   std::string write(const std::string& name, const std::string& content) const {
     std::ofstream(path(name), std::ios::binary) << content;
     return path(name);

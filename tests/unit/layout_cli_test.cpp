@@ -1,42 +1,23 @@
 // `zero1 layout` as people and scripts call it: output, files, exit status.
 #include <doctest/doctest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/base/file.h"
+#include "tests/support/command.h"
+#include "tests/support/temporary_folder.h"
 
 using nlohmann::json;
-namespace fs = std::filesystem;
+using zero1::test::Outcome;
 
 namespace {
 
 const std::string small_cases = ZERO1_GOLDEN_DIR "/layout_small.json";
 const std::string large_cases = ZERO1_GOLDEN_DIR "/layout_large.json";
 
-struct Outcome {
-  int status = -1;
-  std::string output;  ///< standard output and standard error
-};
-
 Outcome run(const std::string& arguments) {
-  // Standard error is caught also where `arguments` send the standard output elsewhere.
-  const std::string command = "'" ZERO1_BIN_DIR "/zero1' layout 2>&1 " + arguments;
-  FILE* pipe = ::popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  Outcome outcome;
-  std::array<char, 4096> chunk{};
-  while (const std::size_t count = std::fread(chunk.data(), 1, chunk.size(), pipe)) {
-    outcome.output.append(chunk.data(), count);
-  }
-  const int status = ::pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
+  return zero1::test::run_zero1("layout " + arguments);
 }
 
 json golden(const std::string& file) {
@@ -46,24 +27,6 @@ json golden(const std::string& file) {
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
-
-/// A path that no other test uses, removed at the end.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& name)
-      : path_((fs::temp_directory_path() / ("zero1_layout_cli_" + std::to_string(::getpid()) + name))
-                  .string()) {}
-  ~TemporaryFile() {
-    std::error_code ignored;
-    fs::remove(path_, ignored);
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 }  // namespace
 
@@ -75,12 +38,12 @@ TEST_CASE("a list prints a list in the form of the golden files") {
 
 TEST_CASE("one case prints its bare expect; a bare case and {case, expect} read alike") {
   const json entry = golden(small_cases)[3];
-  const TemporaryFile bare("_bare.json");
-  const TemporaryFile wrapped("_wrapped.json");
-  zero1::write_file(bare.path(), entry["case"].dump());
-  zero1::write_file(wrapped.path(), entry.dump());
-  for (const std::string& arguments :
-       {bare.path(), wrapped.path(), small_cases + " --case a-random-03", "- <" + bare.path()}) {
+  const zero1::test::TemporaryFolder folder;
+  const std::string bare = folder / "bare.json";
+  const std::string wrapped = folder / "wrapped.json";
+  zero1::write_file(bare, entry["case"].dump());
+  zero1::write_file(wrapped, entry.dump());
+  for (const std::string& arguments : {bare, wrapped, small_cases + " --case a-random-03", "- <" + bare}) {
     CAPTURE(arguments);
     const Outcome outcome = run("--json " + arguments);
     REQUIRE(outcome.status == 0);
@@ -105,9 +68,10 @@ TEST_CASE("--check compares with the recorded expectation") {
   const Outcome changed = run(small_cases + " --check --dp 3");
   CHECK(changed.status == 1);
   CHECK(contains(changed.output, "differs"));
-  const TemporaryFile bare("_no_expect.json");
-  zero1::write_file(bare.path(), golden(small_cases)[0]["case"].dump());
-  CHECK(run(bare.path() + " --check").status == 2);
+  const zero1::test::TemporaryFolder folder;
+  const std::string bare = folder / "no_expect.json";
+  zero1::write_file(bare, golden(small_cases)[0]["case"].dump());
+  CHECK(run(bare + " --check").status == 2);
 }
 
 TEST_CASE("tables and their restrictions") {
@@ -139,28 +103,30 @@ TEST_CASE("options can be overridden") {
 }
 
 TEST_CASE("the picture is written whole or not at all") {
-  const TemporaryFile picture("_map.svg");
+  const zero1::test::TemporaryFolder folder;
+  const std::string picture = folder / "map.svg";
   const std::string one = small_cases + " --case gpt-tiny-dp4";
-  CHECK(run(one + " --svg " + picture.path()).status == 0);
-  const std::string svg = zero1::read_file(picture.path());
+  CHECK(run(one + " --svg " + picture).status == 0);
+  const std::string svg = zero1::read_file(picture);
   CHECK(contains(svg, "Who owns what: gpt-tiny-dp4"));
   CHECK(contains(svg, "</svg>"));
-  CHECK(run(small_cases + " --svg " + picture.path()).status == 2);
-  CHECK(run(one + " --dp 0 --svg " + picture.path()).status == 2);
-  CHECK(zero1::read_file(picture.path()) == svg);
-  CHECK(run(one + " --svg /nonexistent/map.svg").status == 1);
+  CHECK(run(small_cases + " --svg " + picture).status == 2);
+  CHECK(run(one + " --dp 0 --svg " + picture).status == 2);
+  CHECK(zero1::read_file(picture) == svg);
+  CHECK(run(one + " --svg /nonexistent/map.svg").status == 2);
 }
 
 TEST_CASE("bad input ends with status 2 and names the file and the field") {
   json bad = golden(small_cases)[3]["case"];
   bad["params"][1]["shape"] = {5, -3};
-  const TemporaryFile spec("_bad.json");
-  zero1::write_file(spec.path(), bad.dump());
-  const Outcome outcome = run(spec.path());
+  const zero1::test::TemporaryFolder folder;
+  const std::string spec = folder / "bad.json";
+  zero1::write_file(spec, bad.dump());
+  const Outcome outcome = run(spec);
   CHECK(outcome.status == 2);
-  CHECK(contains(outcome.output, spec.path() + ": params[1].shape[1]: "));
-  zero1::write_file(spec.path(), "{");
-  CHECK(run(spec.path()).status == 2);
+  CHECK(contains(outcome.output, spec + ": params[1].shape[1]: "));
+  zero1::write_file(spec, "{");
+  CHECK(run(spec).status == 2);
   CHECK(run("/nonexistent.json").status == 2);
   CHECK(
       contains(run("/nonexistent.json").output, "/nonexistent.json: cannot read: No such file or directory"));

@@ -1,78 +1,50 @@
 // The command line, and the Python reader of the format's description, on real files.
 #include <doctest/doctest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/support/command.h"
 #include "tests/unit/trace_sample_run.h"
 
 using namespace zero1::trace;
-using test::TempDir;
-
-namespace {
-
-struct Outcome {
-  int status = -1;
-  std::string output;  ///< standard output and standard error
-};
-
-Outcome run(const std::string& command) {
-  Outcome outcome;
-  std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  char buffer[4096];
-  while (const std::size_t got = std::fread(buffer, 1, sizeof buffer, pipe))
-    outcome.output.append(buffer, got);
-  outcome.status = WEXITSTATUS(pclose(pipe));
-  return outcome;
-}
-
-std::string quoted(const std::string& text) {
-  return "'" + text + "'";
-}
-
-/// zero1, or nothing where only the tests were built.
-std::string program() {
-  const std::string path = std::string(ZERO1_BIN_DIR) + "/zero1";
-  return std::filesystem::exists(path) ? quoted(path) : "";
-}
-
-}  // namespace
+using test::TemporaryFolder;
+using zero1::test::Outcome;
+using zero1::test::quoted;
+using zero1::test::run_command;
+using zero1::test::run_zero1;
 
 TEST_CASE("zero1 trace summary and export") {
-  if (program().empty()) {
-    MESSAGE("[skipped] zero1 is not built");
-    return;
-  }
-  const TempDir dir;
+  const TemporaryFolder dir;
   const std::string trace = test::write_sample_run(dir / "run.trace", test::SampleRun(2, 3).events(), 2);
-  const Outcome text = run(program() + " trace summary " + quoted(trace));
+  const Outcome text = run_zero1("trace summary " + quoted(trace));
   CHECK(text.status == 0);
   CHECK(text.output.find("Communication") != std::string::npos);
-  const Outcome json = run(program() + " trace summary --json " + quoted(trace));
+  const Outcome json = run_zero1("trace summary --json " + quoted(trace));
   CHECK(json.status == 0);
   CHECK(nlohmann::json::parse(json.output).at("ranks") == 2);
-  const Outcome exported = run(program() + " trace export " + quoted(trace) + " " + quoted(dir / "out.json"));
+  const Outcome exported = run_zero1("trace export " + quoted(trace) + " " + quoted(dir / "out.json"));
   CHECK(exported.status == 0);
   CHECK(exported.output.find("ui.perfetto.dev") != std::string::npos);
   CHECK(nlohmann::json::parse(test::read_file(dir / "out.json")).contains("traceEvents"));
 
-  const Outcome missing = run(program() + " trace summary " + quoted(dir / "none"));
+  const Outcome missing = run_zero1("trace summary " + quoted(dir / "none"));
   CHECK(missing.status == 2);
   CHECK(missing.output.find("No such file") != std::string::npos);
   test::write_file(dir / "text", "This is not a trace, but it is long enough to hold a header of 64 bytes.");
-  CHECK(run(program() + " trace export " + quoted(dir / "text") + " " + quoted(dir / "x.json")).status == 2);
+  CHECK(run_zero1("trace export " + quoted(dir / "text") + " " + quoted(dir / "x.json")).status == 2);
   CHECK_FALSE(std::filesystem::exists(dir / "x.json"));
-  CHECK(run(program() + " trace").status == 2);
-  CHECK(run(program() + " trace export " + quoted(trace)).status == 2);
+  CHECK(run_zero1("trace export " + quoted(trace) + " " + quoted(dir / "./run.trace")).status == 2);
+  CHECK(run_zero1("trace summary " + quoted(trace)).status == 0);  // and has not been touched
+  REQUIRE(run_command("mkfifo " + quoted(dir / "pipe")).status == 0);
+  CHECK(run_zero1("trace summary " + quoted(dir / "pipe")).status == 2);  // without waiting for a writer
+  CHECK(run_zero1("trace").status == 2);
+  CHECK(run_zero1("trace export " + quoted(trace)).status == 2);
 }
 
 TEST_CASE("the reader in docs/trace_format.md reads what the program writes") {
-  if (run("python3 -c 'import struct'").status != 0) {
+  if (run_command("python3 -c 'import struct'").status != 0) {
     MESSAGE("[skipped] no python3");
     return;
   }
@@ -80,12 +52,12 @@ TEST_CASE("the reader in docs/trace_format.md reads what the program writes") {
   const std::size_t begin = document.find("```python\n");
   REQUIRE(begin != std::string::npos);
   const std::string script = document.substr(begin + 10, document.find("```", begin + 10) - begin - 10);
-  const TempDir dir;
+  const TemporaryFolder dir;
   test::write_file(dir / "reader.py", script);
   const std::vector<Event> events = test::SampleRun(3, 7).events();
   for (const bool closed : {true, false}) {
     const std::string trace = test::write_sample_run(dir / "run.trace", events, 3, closed);
-    const Outcome outcome = run("python3 " + quoted(dir / "reader.py") + " " + quoted(trace));
+    const Outcome outcome = run_command("python3 " + quoted(dir / "reader.py") + " " + quoted(trace));
     CAPTURE(outcome.output);
     REQUIRE(outcome.status == 0);
     std::map<int, std::pair<std::int64_t, std::int64_t>> sums;

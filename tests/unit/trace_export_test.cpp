@@ -16,7 +16,7 @@
 
 using namespace zero1::trace;
 using nlohmann::json;
-using test::TempDir;
+using test::TemporaryFolder;
 
 namespace {
 
@@ -155,7 +155,7 @@ std::map<std::string, std::int64_t> durations(const Timeline& timeline) {
 TEST_CASE("a run's timeline: tracks, slices, arrows, counters, and every nanosecond of it") {
   constexpr int ranks = 3;
   constexpr int steps = 5;
-  const TempDir dir;
+  const TemporaryFolder dir;
   std::vector<Event> events = test::SampleRun(ranks, steps).events();
   const Reader reader(test::write_sample_run(dir / "run.trace", events, ranks));
   double last_progress = 0;
@@ -198,7 +198,7 @@ TEST_CASE("a run's timeline: tracks, slices, arrows, counters, and every nanosec
 }
 
 TEST_CASE("slices carry names and arguments") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const Reader reader(test::write_sample_run(dir / "run.trace", test::SampleRun(1, 1).events(), 1));
   export_chrome(reader, dir / "run.json");
   std::map<std::string, json> by_name;
@@ -222,7 +222,7 @@ TEST_CASE("slices carry names and arguments") {
 }
 
 TEST_CASE("arrows bind each gradient to the reduction that carries it") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const Reader reader(test::write_sample_run(dir / "run.trace", test::SampleRun(2, 3).events(), 2));
   export_chrome(reader, dir / "run.json");
   const Timeline timeline = parse(dir / "run.json");
@@ -240,7 +240,7 @@ TEST_CASE("arrows bind each gradient to the reduction that carries it") {
 }
 
 TEST_CASE("any well-formed events give a well-formed timeline") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   std::mt19937 random(13);
   for (int round = 0; round < 60; ++round) {
     CAPTURE(round);
@@ -271,7 +271,7 @@ TEST_CASE("any well-formed events give a well-formed timeline") {
 }
 
 TEST_CASE("overlapping spans of one stream get tracks of their own") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   std::vector<Event> events;
   for (int i = 0; i < 3; ++i) {
     events.push_back(test::make_event(Kind::collective_run, 10 * i, 10 * i + 25, 0, StreamId::communication));
@@ -286,7 +286,7 @@ TEST_CASE("overlapping spans of one stream get tracks of their own") {
 }
 
 TEST_CASE("of spans with the same times, the one recorded later is the outer one") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const std::vector<Event> events{test::make_event(Kind::collective_wait, 5, 9),
                                   test::make_event(Kind::grad_norm, 5, 9),
                                   test::make_event(Kind::step, 5, 9)};
@@ -299,7 +299,7 @@ TEST_CASE("of spans with the same times, the one recorded later is the outer one
 }
 
 TEST_CASE("times keep their nanoseconds, also after a week") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const std::int64_t week = 604'800'000'000'001;
   const Reader reader(test::write_sample_run(
       dir / "run.trace",
@@ -311,10 +311,10 @@ TEST_CASE("times keep their nanoseconds, also after a week") {
 }
 
 TEST_CASE("the timeline appears whole or not at all") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const Reader reader(test::write_sample_run(dir / "run.trace", test::SampleRun(1, 2).events(), 1));
   CHECK_THROWS_AS(export_chrome(reader, dir / "missing/run.json"), zero1::Error);
-  CHECK_THROWS_AS(export_chrome(reader, dir.path().string()), zero1::InputError);
+  CHECK_THROWS_AS(export_chrome(reader, dir.path()), zero1::InputError);
   CHECK_THROWS_AS(export_chrome(reader, "/dev/null"), zero1::InputError);
   test::write_file(dir / "kept.json", "precious");
   struct Interrupted {};
@@ -332,7 +332,7 @@ TEST_CASE("the timeline appears whole or not at all") {
 }
 
 TEST_CASE("the summary says what the analysis found") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const std::vector<Event> events = test::SampleRun(3, 40).events();
   const Reader reader(test::write_sample_run(dir / "run.trace", events, 3, false));
   const Summary summary = summarize(reader);

@@ -16,7 +16,7 @@
 
 using namespace zero1::trace;
 using test::make_event;
-using test::TempDir;
+using test::TemporaryFolder;
 using zero1::Error;
 using zero1::InputError;
 
@@ -88,7 +88,7 @@ bool contains(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("what is written comes back: header, records, drops, chunks") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const auto events = sample_events(16'384 + 13);
   const std::string path = write_trace(dir / "a.trace", events, {1, 3, 5, 4, 16'384}, true, 7);
   const Reader reader(path);
@@ -126,7 +126,7 @@ TEST_CASE("what is written comes back: header, records, drops, chunks") {
 }
 
 TEST_CASE("an empty trace is a trace") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const Reader closed(write_trace(dir / "closed", {}, {}, true));
   CHECK(closed.count() == 0);
   CHECK_FALSE(closed.truncated());
@@ -137,7 +137,7 @@ TEST_CASE("an empty trace is a trace") {
 }
 
 TEST_CASE("the recorder's file holds what its lanes were given, in order") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const std::string path = dir / "run.trace";
   constexpr int per_lane = 40'000;
   RecorderOptions options;
@@ -164,7 +164,7 @@ TEST_CASE("the recorder's file holds what its lanes were given, in order") {
 }
 
 TEST_CASE("a killed process leaves everything up to its last flush") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const std::string path = dir / "killed.trace";
   const pid_t child = fork();
   if (child == 0) {
@@ -188,7 +188,7 @@ TEST_CASE("a killed process leaves everything up to its last flush") {
 }
 
 TEST_CASE("cut at any byte: the whole chunks before are there, or it is an error with words") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const auto events = sample_events(9);
   const std::string bytes = test::read_file(write_trace(dir / "whole", events, {1, 3, 5}, true));
   const std::string path = dir / "cut";
@@ -210,7 +210,7 @@ TEST_CASE("cut at any byte: the whole chunks before are there, or it is an error
 }
 
 TEST_CASE("one flipped bit anywhere in a closed file is found") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const auto events = sample_events(9);
   const std::string bytes = test::read_file(write_trace(dir / "whole", events, {1, 3, 5}, true));
   const std::string path = dir / "flipped";
@@ -242,7 +242,7 @@ TEST_CASE("one flipped bit anywhere in a closed file is found") {
 }
 
 TEST_CASE("random bytes and random damage never crash") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const auto events = sample_events(40);
   const std::string bytes = test::read_file(write_trace(dir / "whole", events, {7, 33}, true));
   const std::string path = dir / "hostile";
@@ -261,7 +261,7 @@ namespace {
 
 /// A closed file whose headers are made wrong on purpose, with right checksums.
 template <class Change>
-std::string forged(const TempDir& dir, std::vector<Event> events, Change change) {
+std::string forged(const TemporaryFolder& dir, std::vector<Event> events, Change change) {
   const std::string path = write_trace(dir / "forged", events, {events.size()}, true);
   std::string bytes = test::read_file(path);
   change(bytes);
@@ -281,7 +281,7 @@ void rewrite(std::string& bytes, std::size_t offset, Change change) {
 }  // namespace
 
 TEST_CASE("files that are wrong in a well-formed way are refused by name") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const auto events = sample_events(3);
   const std::size_t chunk =
       test::read_file(write_trace(dir / "size", events, {3}, true)).size() - 64 - 4 * 64;
@@ -354,16 +354,16 @@ TEST_CASE("run information that is JSON but not ours names the field") {
 }
 
 TEST_CASE("things that are no trace files") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   CHECK(contains(complaint(dir / "missing"), "No such file"));
-  CHECK(contains(complaint(dir.path().string()), "regular file"));
+  CHECK(contains(complaint(dir.path()), "regular file"));
   CHECK(contains(complaint("/dev/null"), "regular file"));
   test::write_file(dir / "text", std::string(500, 'x'));
   CHECK(contains(complaint(dir / "text"), "not a trace"));
 }
 
 TEST_CASE("recording to a file that is being read leaves the reader unharmed") {
-  const TempDir dir;
+  const TemporaryFolder dir;
   const auto events = sample_events(5);
   const Reader reader(write_trace(dir / "same", events, {5}, true));
   write_trace(dir / "same", sample_events(3, 2), {3}, true);

@@ -1,16 +1,15 @@
-// What the trace's tests share: streams without a device, events at given times, temporary files.
+// What the trace's tests share: streams without a device, events at given times.
 #pragma once
 
-#include <filesystem>
-#include <fstream>
 #include <functional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/file.h"
 #include "core/device/stream.h"
 #include "core/trace/event.h"
+#include "tests/support/temporary_folder.h"
 
 namespace zero1::trace::test {
 
@@ -40,33 +39,9 @@ class FakeStream : public Stream {
   std::vector<std::function<void(std::int64_t)>> queue_;
 };
 
-/// A directory that goes with the test.
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "zero1-trace-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-inline void write_file(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
+using zero1::read_file;
+using zero1::write_file;
+using zero1::test::TemporaryFolder;
 
 inline Event make_event(Kind kind, std::int64_t begin_ns, std::int64_t end_ns, int rank = 0,
                         StreamId stream = StreamId::compute) {

@@ -88,7 +88,25 @@ TEST_CASE("bad flags and files give status 2 and name themselves") {
       {"--param-group wte:size=3", "--param-group"},
       {"--param-group 'nothing*:wd_mult=0'", "nothing*"},
       {"--config " + quoted(folder.path("none.toml")), "none.toml"},
+      {"--config " + quoted(folder.path("")), folder.path("")},
+      {"--config " + quoted(folder.write("empty.toml", "lr =\n")), "--lr"},
+      {"--config " + quoted(folder.write("section.toml", "[model]\nlr = 1\n")), "[model]"},
+      {"--config " + quoted(folder.write("help.toml", "help = true\n")), "help"},
+      {"--lr ''", "--lr"},
+      {"--data ''", "--data"},
       {"--no-such-flag", "--no-such-flag"},
+      {"--dp 4 --global-batch-size 4 --micro-batch-size 4611686018427387904", "--micro-batch-size"},
+      {"--micro-batch-size 4611686018427387904", "--micro-batch-size"},
+      {"--seq-length 9223372036854775807", "--seq-length"},
+      {"--loss-scale 8", "--fp16"},
+      {"--valid-data " + quoted(short_file), "--eval-interval"},
+      {"--fp16 --initial-loss-scale -1", "--initial-loss-scale"},
+      {"--fp16 --min-loss-scale nan", "--min-loss-scale"},
+      {"--fp16 --loss-scale-window 0", "--loss-scale-window"},
+      {"--fp16 --hysteresis 0", "--hysteresis"},
+      {"--param-group 'wpe*:lr_mult=nan'", "--param-group"},
+      {"--ddp-bucket-size 99999999999999999999", "too large"},
+      {"--fp16 --config " + quoted(folder.write("bf16.toml", "bf16 = true")), "--bf16"},
       {"--train-iters many", "--train-iters"},
   };
   for (const auto& c : cases) {
@@ -100,11 +118,63 @@ TEST_CASE("bad flags and files give status 2 and name themselves") {
   }
 }
 
+TEST_CASE("what cannot be written is told before the training, with status 2") {
+  const TemporaryFolder folder;
+  for (const char* flag : {"--metrics ", "--trace ", "--svg ", "--save-weights "}) {
+    for (const std::string& path : {folder.path(""), folder.path("no/such/folder")}) {
+      const Outcome outcome = run_zero1(tiny + flag + quoted(path));
+      CAPTURE(flag);
+      CAPTURE(outcome.output);
+      CHECK(outcome.status == 2);
+      CHECK(outcome.says(path));
+      CHECK_FALSE(outcome.says("step 1"));
+    }
+  }
+  CHECK(run_zero1(tiny + "> /dev/full").status == 1);
+}
+
+TEST_CASE("no output replaces what the run reads, nor another output") {
+  const TemporaryFolder folder;
+  const std::string text(1000, 'a');
+  const std::string data = folder.write("text", text);
+  for (const char* flag : {"--metrics ", "--trace ", "--svg ", "--save-weights "}) {
+    const Outcome outcome =
+        run_zero1(tiny + "--data " + quoted(data) + " " + flag + quoted(folder.path("./text")));
+    CAPTURE(flag);
+    CAPTURE(outcome.output);
+    CHECK(outcome.status == 2);
+    CHECK(outcome.says("--data"));
+    CHECK(folder.read("text") == text);
+  }
+  const Outcome twice =
+      run_zero1(tiny + "--svg " + quoted(folder.path("out")) + " --trace " + quoted(folder.path("out")));
+  CHECK(twice.status == 2);
+  CHECK(run_zero1(tiny + "--svg /dev/null --metrics /dev/null --trace /dev/null").status == 0);
+  // Weights may be trained on in place.
+  const std::string weights = quoted(folder.path("w.safetensors"));
+  CHECK(run_zero1(tiny + "--save-weights " + weights).status == 0);
+  CHECK(run_zero1(tiny + "--init " + weights + " --save-weights " + weights).status == 0);
+}
+
 TEST_CASE("a failure in one rank ends the program with that rank's message and status 1") {
   const Outcome outcome = run_zero1(tiny + "--dp 3 --check-for-large-grads 1e-9");
   CHECK(outcome.status == 1);
   CHECK(outcome.says("rank "));
   CHECK(outcome.says("--check-for-large-grads"));
+}
+
+TEST_CASE("waiting OpenMP threads soon sleep, unless the user has said otherwise") {
+  const Outcome display = run_command("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=VERBOSE " +
+                                      quoted(ZERO1_BIN_DIR "/zero1") + " --version");
+  CHECK(display.status == 0);
+  if (!display.says("GOMP_SPINCOUNT")) {
+    MESSAGE("[skipped] not GCC's OpenMP");
+    return;
+  }
+  CHECK(display.says("GOMP_SPINCOUNT = '1000'"));
+  const Outcome chosen = run_command("OMP_WAIT_POLICY=active OMP_DISPLAY_ENV=VERBOSE " +
+                                     quoted(ZERO1_BIN_DIR "/zero1") + " --version");
+  CHECK_FALSE(chosen.says("GOMP_SPINCOUNT = '1000'"));
 }
 
 TEST_CASE("flags can come from a file") {

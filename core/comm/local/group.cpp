@@ -49,7 +49,8 @@ std::int64_t Group::issue(int rank) {
   return issued_[static_cast<std::size_t>(rank)]++;
 }
 
-std::shared_ptr<Round> Group::arrive(int rank, std::int64_t number, const Launch& launch) {
+std::shared_ptr<Round> Group::arrive(int rank, std::int64_t number, const Launch& launch,
+                                     std::shared_ptr<Attachment> attachment) {
   std::unique_lock lock(mutex_);
   if (!failure_) fail_if_left(number);
   if (failure_) throw_failure(launch);
@@ -58,6 +59,7 @@ std::shared_ptr<Round> Group::arrive(int rank, std::int64_t number, const Launch
   const std::shared_ptr<Round> round = entry;
   const Launch*& seat = round->launches[static_cast<std::size_t>(rank)];
   seat = &launch;
+  round->attachments[static_cast<std::size_t>(rank)] = std::move(attachment);
   if (++round->arrived == size()) {
     complete(*round);
     rounds_.erase(number);
@@ -214,11 +216,23 @@ void Group::fail_family(const Failure& failure) {
   }
 }
 
+std::exception_ptr Group::failure() {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) return nullptr;
+  try {
+    throw_failure("");
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 void Group::throw_failure(const Launch& launch) const {
+  throw_failure(fmt::format("\n  while this rank of '{}' called: {}", name_, describe(launch)));
+}
+
+void Group::throw_failure(std::string_view context) const {
   if (!failure_->culprit) throw Error(failure_->message);
-  throw PeerError(
-      fmt::format("{}\n  while this rank of '{}' called: {}", failure_->message, name_, describe(launch)),
-      *failure_->culprit);
+  throw PeerError(fmt::format("{}{}", failure_->message, context), *failure_->culprit);
 }
 
 std::string Group::rank_name(int rank) const {

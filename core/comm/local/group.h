@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,12 +20,19 @@ namespace zero1::local {
 
 class Group;
 
+/// What a rank shows its peers beside its calls: a backend's own, such as events that order their streams.
+struct Attachment {
+  virtual ~Attachment() = default;
+};
+
 /// One rendezvous: all ranks' n-th call. Between `arrive` and `depart` every rank may read the others'
 /// launches and the memory they point to, and write what its algorithm assigns to it.
 struct Round {
-  explicit Round(int size) : launches(static_cast<std::size_t>(size), nullptr) {}
+  explicit Round(int size)
+      : launches(static_cast<std::size_t>(size), nullptr), attachments(static_cast<std::size_t>(size)) {}
 
-  std::vector<const Launch*> launches;  ///< by rank; complete once `ready`
+  std::vector<const Launch*> launches;                   ///< by rank; complete once `ready`
+  std::vector<std::shared_ptr<Attachment>> attachments;  ///< by rank, as `launches`; may be null
   int arrived = 0;
   std::atomic<bool> ready{false};  ///< all have arrived and their launches fit each other
   std::atomic<int> departed{0};
@@ -67,7 +75,8 @@ class Group : public std::enable_shared_from_this<Group> {
   std::int64_t issue(int rank);
 
   /// `launch` must live until `depart` or an exception.
-  std::shared_ptr<Round> arrive(int rank, std::int64_t number, const Launch& launch);
+  std::shared_ptr<Round> arrive(int rank, std::int64_t number, const Launch& launch,
+                                std::shared_ptr<Attachment> attachment = nullptr);
   void depart(Round& round);
 
   /// The rank will issue no more calls. Those it has issued still run.
@@ -77,6 +86,9 @@ class Group : public std::enable_shared_from_this<Group> {
   /// Communicator::abort).
   enum class Reach { this_group, everywhere };
   void abort(int rank, std::string_view reason, Reach reach) noexcept;
+
+  /// What `arrive` would throw by now; null while nothing has failed.
+  std::exception_ptr failure();
 
  private:
   struct Failure {
@@ -91,6 +103,7 @@ class Group : public std::enable_shared_from_this<Group> {
   void fail_family(const Failure& failure);
   void fail_if_left(std::int64_t number);
   void fail_late(const Round& round, std::int64_t number);
+  [[noreturn]] void throw_failure(std::string_view context) const;
   [[noreturn]] void throw_failure(const Launch& launch) const;
   std::string rank_name(int rank) const;
 

@@ -73,86 +73,11 @@ CpuStream& require_cpu_stream(Stream& stream) {
 }  // namespace
 
 LocalCommunicator::LocalCommunicator(std::shared_ptr<Group> group, int rank, std::shared_ptr<Device> events)
-    : group_(std::move(group)), rank_(rank), events_(std::move(events)) {}
-
-LocalCommunicator::~LocalCommunicator() {
-  group_->leave(rank_);
-}
-
-Work LocalCommunicator::reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) {
-  Call call;
-  call.kind = CallKind::reduce_scatter;
-  call.op = op;
-  call.out = out;
-  call.in = in;
-  return submit(stream, std::move(call));
-}
-
-Work LocalCommunicator::all_gather(Stream& stream, TensorView out, ConstTensorView in) {
-  Call call;
-  call.kind = CallKind::all_gather;
-  call.out = out;
-  call.in = in;
-  return submit(stream, std::move(call));
-}
-
-Work LocalCommunicator::all_reduce(Stream& stream, TensorView data, ReduceOp op) {
-  Call call;
-  call.kind = CallKind::all_reduce;
-  call.op = op;
-  call.out = data;
-  call.in = data;
-  return submit(stream, std::move(call));
-}
-
-Work LocalCommunicator::broadcast(Stream& stream, TensorView data, int root) {
-  Call call;
-  call.kind = CallKind::broadcast;
-  call.root = root;
-  call.out = data;
-  call.in = data;
-  return submit(stream, std::move(call));
-}
-
-Work LocalCommunicator::all_to_all(Stream& stream, TensorView out,
-                                   std::span<const std::int64_t> receive_counts, ConstTensorView in,
-                                   std::span<const std::int64_t> send_counts) {
-  Call call;
-  call.kind = CallKind::all_to_all;
-  call.out = out;
-  call.in = in;
-  call.receive_counts.assign(receive_counts.begin(), receive_counts.end());
-  call.send_counts.assign(send_counts.begin(), send_counts.end());
-  return submit(stream, std::move(call));
-}
-
-Work LocalCommunicator::barrier(Stream& stream) {
-  return submit(stream, Call{});
-}
-
-void LocalCommunicator::begin_coalescing() {
-  if (coalescing_)
-    throw std::logic_error("begin_coalescing: the previous coalesced launch has not been ended");
-  coalescing_ = true;
-  collected_.clear();
-}
-
-Work LocalCommunicator::end_coalescing(Stream& stream) {
-  if (!coalescing_) throw std::logic_error("end_coalescing without begin_coalescing");
-  coalescing_ = false;
-  return launch(stream, std::exchange(collected_, {}));
-}
-
-Work LocalCommunicator::submit(Stream& stream, Call call) {
-  check_arguments(call, rank_, size());
-  if (!coalescing_) return launch(stream, {std::move(call)});
-  collected_.push_back(std::move(call));
-  return {};
-}
+    : CallCommunicator(std::move(group), rank), events_(std::move(events)) {}
 
 Work LocalCommunicator::launch(Stream& stream, Launch calls) {
   CpuStream& cpu = require_cpu_stream(stream);
-  auto ticket = std::make_shared<Ticket>(group_, rank_, std::move(calls));
+  auto ticket = std::make_shared<Ticket>(group(), rank(), std::move(calls));
   const auto started = ticket->started();
   cpu.submit([ticket = std::move(ticket)] { ticket->run(); });
   std::shared_ptr<Event> done = events_->create_event();
@@ -160,22 +85,9 @@ Work LocalCommunicator::launch(Stream& stream, Launch calls) {
   return Work(std::move(done), started);
 }
 
-std::unique_ptr<Communicator> LocalCommunicator::split(int color, int key, std::string_view name) {
-  if (coalescing_) throw std::logic_error("split inside a coalesced launch");
-  Call call;
-  call.kind = CallKind::split;
-  call.color = color;
-  call.key = key;
-  call.group_name = name;
-  const Launch calls{std::move(call)};
-  const std::shared_ptr<Round> round = group_->arrive(rank_, group_->issue(rank_), calls);
-  const Round::Place place = round->places[static_cast<std::size_t>(rank_)];
-  group_->depart(*round);
+std::unique_ptr<Communicator> LocalCommunicator::join(const std::vector<Round::Place>& places) {
+  const Round::Place& place = places[static_cast<std::size_t>(rank())];
   return std::make_unique<LocalCommunicator>(place.group, place.rank, events_);
-}
-
-void LocalCommunicator::abort(std::string_view reason) noexcept {
-  group_->abort(rank_, reason, Group::Reach::everywhere);
 }
 
 }  // namespace zero1::local

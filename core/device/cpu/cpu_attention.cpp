@@ -8,7 +8,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/device/cpu/checks.h"
 #include "core/device/cpu/cpu_ops.h"
 #include "core/device/cpu/vec.h"
 #include "core/device/cpu/vector_math.h"
@@ -205,11 +204,6 @@ class Head {
   Scratch& scratch_;
 };
 
-void check_shape(const char* op, const AttentionShape& s) {
-  if (s.batch < 0 || s.seq_len < 0 || s.heads < 0 || s.head_dim < 0)
-    reject(op, "a size of the shape is negative");
-}
-
 /// Calls fn(head) for every head with products on T, or on float where T has none.
 template <class T, class Fn>
 void for_heads(Workers& workers, ProductCache& products, const AttentionShape& s, Fn&& fn) {
@@ -228,11 +222,8 @@ void for_heads(Workers& workers, ProductCache& products, const AttentionShape& s
 void CpuOps::attention_forward(Stream& stream, TensorView out, TensorView probs, ConstTensorView qkv,
                                const AttentionShape& s) {
   constexpr auto op = "attention_forward";
-  check_shape(op, s);
-  const std::int64_t elems = s.batch * s.seq_len * s.heads * s.head_dim;
-  check_numel(op, "out", out, elems);
-  check(op, "qkv", qkv, out.dtype, 3 * elems);
-  check(op, "probs", probs, out.dtype, s.batch * s.heads * s.seq_len * s.seq_len);
+  check_attention_forward(out, probs, qkv, s);
+  const std::int64_t elems = out.numel;
   visit_low(op, "out", out.dtype, [&](auto type) {
     using T = decltype(type);
     if (elems == 0) return;
@@ -246,13 +237,8 @@ void CpuOps::attention_forward(Stream& stream, TensorView out, TensorView probs,
 void CpuOps::attention_backward(Stream& stream, TensorView d_qkv, TensorView scratch, ConstTensorView d_out,
                                 ConstTensorView probs, ConstTensorView qkv, const AttentionShape& s) {
   constexpr auto op = "attention_backward";
-  check_shape(op, s);
-  const std::int64_t elems = s.batch * s.seq_len * s.heads * s.head_dim;
-  check_numel(op, "d_qkv", d_qkv, 3 * elems);
-  check(op, "scratch", scratch, DType::fp32, attention_scratch_elems(s));
-  check(op, "d_out", d_out, d_qkv.dtype, elems);
-  check(op, "qkv", qkv, d_qkv.dtype, 3 * elems);
-  check(op, "probs", probs, d_qkv.dtype, s.batch * s.heads * s.seq_len * s.seq_len);
+  check_attention_backward(d_qkv, scratch, d_out, probs, qkv, s, attention_scratch_elems(s));
+  const std::int64_t elems = d_out.numel;
   visit_low(op, "d_qkv", d_qkv.dtype, [&](auto type) {
     using T = decltype(type);
     if (elems == 0) return;

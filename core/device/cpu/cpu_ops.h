@@ -6,9 +6,12 @@
 
 #include "core/device/cpu/cpu_stream.h"
 #include "core/device/cpu/matmul.h"
+#include "core/device/op_arguments.h"
 #include "core/device/ops.h"
 
 namespace zero1::cpu {
+
+using namespace op_checks;  // NOLINT: every operation begins with a check
 
 class CpuOps final : public Ops {
  public:

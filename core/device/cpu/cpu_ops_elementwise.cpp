@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "core/device/cpu/checks.h"
 #include "core/device/cpu/cpu_ops.h"
 #include "core/device/cpu/vec.h"
 
@@ -35,12 +34,7 @@ void CpuOps::fill(Stream& stream, TensorView x, float value) {
 }
 
 void CpuOps::cast(Stream& stream, TensorView dst, ConstTensorView src) {
-  check_numel("cast", "dst", dst, src.numel);
-  const auto is_wide = [](DType d) { return d == DType::fp64; };
-  const auto is_low = [](DType d) { return d == DType::bf16 || d == DType::fp16; };
-  if ((is_wide(dst.dtype) && is_low(src.dtype)) || (is_wide(src.dtype) && is_low(dst.dtype))) {
-    reject("cast", "float64 converts to and from float32 only");
-  }
+  check_cast(dst, src);
   visit_dtype(dst.dtype, [&](auto dst_type) {
     visit_dtype(src.dtype, [&](auto src_type) {
       using Dst = decltype(dst_type);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/device/cpu/checks.h"
 #include "core/device/cpu/cpu_ops.h"
 #include "core/device/cpu/row_sums.h"
 #include "core/device/cpu/vec.h"
@@ -75,12 +74,7 @@ void CpuOps::layernorm_forward(Stream& stream, TensorView out, TensorView mean, 
                                ConstTensorView x, ConstTensorView weight, ConstTensorView bias,
                                std::int64_t rows, std::int64_t channels, float eps) {
   constexpr auto op = "layernorm_forward";
-  check_numel(op, "out", out, rows * channels);
-  check(op, "x", x, out.dtype, rows * channels);
-  check(op, "mean", mean, DType::fp32, rows);
-  check(op, "rstd", rstd, DType::fp32, rows);
-  check(op, "weight", weight, out.dtype, channels);
-  check(op, "bias", bias, out.dtype, channels);
+  check_layernorm_forward(out, mean, rstd, x, weight, bias, rows, channels);
   visit_low(op, "out", out.dtype, [&](auto type) {
     using T = decltype(type);
     run(stream, [=](Workers& workers) {
@@ -101,16 +95,7 @@ void CpuOps::layernorm_backward(Stream& stream, TensorView d_x, TensorView d_wei
                                 ConstTensorView weight, ConstTensorView mean, ConstTensorView rstd,
                                 std::int64_t rows, std::int64_t channels) {
   constexpr auto op = "layernorm_backward";
-  const std::int64_t numel = rows * channels;
-  check_numel(op, "d_x", d_x, numel);
-  check(op, "d_out", d_out, d_x.dtype, numel);
-  if (d_residual.data != nullptr) check(op, "d_residual", d_residual, d_x.dtype, numel);
-  check(op, "x", x, d_x.dtype, numel);
-  check(op, "weight", weight, d_x.dtype, channels);
-  check(op, "mean", mean, DType::fp32, rows);
-  check(op, "rstd", rstd, DType::fp32, rows);
-  check_numel(op, "d_weight", d_weight, channels);
-  check(op, "d_bias", d_bias, d_weight.dtype, channels);
+  check_layernorm_backward(d_x, d_weight, d_bias, d_out, d_residual, x, weight, mean, rstd, rows, channels);
   visit_low(op, "d_x", d_x.dtype, [&](auto low) {
     using Low = decltype(low);
     visit_grad<Low>(op, "d_weight", d_weight.dtype, [&](auto grad) {

@@ -1,5 +1,4 @@
 // Ops::matmul: checks, the route through fp32 where a dtype has no products of its own.
-#include "core/device/cpu/checks.h"
 #include "core/device/cpu/cpu_ops.h"
 #include "core/device/cpu/vec.h"
 
@@ -55,10 +54,7 @@ void run_widened(Workers& workers, ProductCache& products, const MatmulArgs& x) 
 
 void CpuOps::matmul(Stream& stream, const MatmulArgs& args) {
   constexpr auto op = "matmul";
-  if (args.m < 0 || args.n < 0 || args.k < 0) reject(op, "m, n or k is negative");
-  check_numel(op, "a", args.a, args.m * args.k);
-  check(op, "b", args.b, args.a.dtype, args.k * args.n);
-  check_numel(op, "c", args.c, args.m * args.n);
+  check_matmul(args);
   visit_low(op, "a", args.a.dtype, [&](auto low) {
     using Low = decltype(low);
     visit_grad<Low>(op, "c", args.c.dtype, [](auto) {});

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/device/cpu/checks.h"
 #include "core/device/cpu/cpu_ops.h"
 #include "core/device/cpu/row_sums.h"
 #include "core/device/cpu/vec.h"
@@ -95,11 +94,7 @@ void CpuOps::embedding_forward(Stream& stream, TensorView out, const std::int32_
                                ConstTensorView wte, ConstTensorView wpe, std::int64_t n_tokens,
                                std::int64_t seq_len, std::int64_t channels) {
   constexpr auto op = "embedding_forward";
-  check_numel(op, "out", out, n_tokens * channels);
-  check_dtype(op, "wte", wte, out.dtype);
-  check_dtype(op, "wpe", wpe, out.dtype);
-  if (seq_len < 1 || n_tokens % seq_len != 0) reject(op, "n_tokens must be a multiple of seq_len");
-  if (wpe.numel < seq_len * channels) reject(op, "wpe has fewer rows than seq_len");
+  check_embedding_forward(out, wte, wpe, n_tokens, seq_len, channels);
   visit_low(op, "out", out.dtype, [&](auto type) {
     using T = decltype(type);
     run(stream, [=](Workers& workers) {
@@ -121,8 +116,7 @@ void CpuOps::embedding_backward(Stream& stream, TensorView d_wte, TensorView d_w
                                 const std::int32_t* tokens, std::int64_t n_tokens, std::int64_t seq_len,
                                 std::int64_t channels) {
   constexpr auto op = "embedding_backward";
-  check_numel(op, "d_out", d_out, n_tokens * channels);
-  if (seq_len < 1 || n_tokens % seq_len != 0) reject(op, "n_tokens must be a multiple of seq_len");
+  check_embedding_backward(d_wte, d_wpe, d_out, n_tokens, seq_len, channels);
   const auto queue = [&]<class Low, class Grad>(Low, Grad, TensorView grad, auto row_of) {
     run(stream, [=](Workers& workers) {
       for_columns(workers, channels, [&](std::int64_t begin, std::int64_t end) {
@@ -144,7 +138,6 @@ void CpuOps::embedding_backward(Stream& stream, TensorView d_wte, TensorView d_w
       });
     }
     if (d_wpe.data != nullptr) {
-      if (d_wpe.numel < seq_len * channels) reject(op, "d_wpe has fewer rows than seq_len");
       visit_grad<Low>(op, "d_wpe", d_wpe.dtype, [&](auto grad) {
         queue(low, grad, d_wpe, [seq_len](std::int64_t t) { return t % seq_len; });
       });
@@ -154,8 +147,7 @@ void CpuOps::embedding_backward(Stream& stream, TensorView d_wte, TensorView d_w
 
 void CpuOps::add_bias(Stream& stream, TensorView x, ConstTensorView bias, std::int64_t rows,
                       std::int64_t channels) {
-  check_numel("add_bias", "x", x, rows * channels);
-  check("add_bias", "bias", bias, x.dtype, channels);
+  check_rows("add_bias", x, bias, rows, channels);
   visit_low("add_bias", "x", x.dtype, [&](auto type) {
     using T = decltype(type);
     run(stream, [=](Workers& workers) {
@@ -167,8 +159,7 @@ void CpuOps::add_bias(Stream& stream, TensorView x, ConstTensorView bias, std::i
 
 void CpuOps::bias_backward(Stream& stream, TensorView d_bias, ConstTensorView d_out, std::int64_t rows,
                            std::int64_t channels) {
-  check_numel("bias_backward", "d_out", d_out, rows * channels);
-  check_numel("bias_backward", "d_bias", d_bias, channels);
+  check_bias_backward(d_bias, d_out, rows, channels);
   visit_low("bias_backward", "d_out", d_out.dtype, [&](auto low) {
     using Low = decltype(low);
     visit_grad<Low>("bias_backward", "d_bias", d_bias.dtype, [&](auto grad_type) {
@@ -183,9 +174,7 @@ void CpuOps::bias_backward(Stream& stream, TensorView d_bias, ConstTensorView d_
 void CpuOps::add_bias_residual(Stream& stream, TensorView residual, ConstTensorView x, ConstTensorView bias,
                                std::int64_t rows, std::int64_t channels) {
   constexpr auto op = "add_bias_residual";
-  check_numel(op, "residual", residual, rows * channels);
-  check(op, "x", x, residual.dtype, rows * channels);
-  if (bias.data != nullptr) check(op, "bias", bias, residual.dtype, channels);
+  check_add_bias_residual(residual, x, bias, rows, channels);
   visit_low(op, "residual", residual.dtype, [&](auto type) {
     using T = decltype(type);
     run(stream, [=](Workers& workers) {
@@ -206,10 +195,7 @@ void CpuOps::add_bias_residual(Stream& stream, TensorView residual, ConstTensorV
 void CpuOps::bias_gelu_forward(Stream& stream, TensorView out, TensorView pre, ConstTensorView x,
                                ConstTensorView bias, std::int64_t rows, std::int64_t channels) {
   constexpr auto op = "bias_gelu_forward";
-  check_numel(op, "out", out, rows * channels);
-  check(op, "pre", pre, out.dtype, rows * channels);
-  check(op, "x", x, out.dtype, rows * channels);
-  check(op, "bias", bias, out.dtype, channels);
+  check_bias_gelu_forward(out, pre, x, bias, rows, channels);
   visit_low(op, "out", out.dtype, [&](auto type) {
     using T = decltype(type);
     run(stream, [=](Workers& workers) {
@@ -229,8 +215,7 @@ void CpuOps::bias_gelu_forward(Stream& stream, TensorView out, TensorView pre, C
 }
 
 void CpuOps::gelu_backward(Stream& stream, TensorView d_pre, ConstTensorView d_out, ConstTensorView pre) {
-  check("gelu_backward", "d_out", d_out, d_pre.dtype, d_pre.numel);
-  check("gelu_backward", "pre", pre, d_pre.dtype, d_pre.numel);
+  check_like("gelu_backward", d_pre, {"d_out", d_out}, {"pre", pre});
   visit_low("gelu_backward", "d_pre", d_pre.dtype, [&](auto type) {
     using T = decltype(type);
     run(stream, [=](Workers& workers) {
@@ -246,8 +231,7 @@ void CpuOps::gelu_backward(Stream& stream, TensorView d_pre, ConstTensorView d_o
 
 void CpuOps::bias_relu_forward(Stream& stream, TensorView x, ConstTensorView bias, std::int64_t rows,
                                std::int64_t channels) {
-  check_numel("bias_relu_forward", "x", x, rows * channels);
-  check("bias_relu_forward", "bias", bias, x.dtype, channels);
+  check_rows("bias_relu_forward", x, bias, rows, channels);
   visit_low("bias_relu_forward", "x", x.dtype, [&](auto type) {
     using T = decltype(type);
     run(stream, [=](Workers& workers) {
@@ -262,8 +246,7 @@ void CpuOps::bias_relu_forward(Stream& stream, TensorView x, ConstTensorView bia
 }
 
 void CpuOps::relu_backward(Stream& stream, TensorView d_x, ConstTensorView d_out, ConstTensorView out) {
-  check("relu_backward", "d_out", d_out, d_x.dtype, d_x.numel);
-  check("relu_backward", "out", out, d_x.dtype, d_x.numel);
+  check_like("relu_backward", d_x, {"d_out", d_out}, {"out", out});
   visit_low("relu_backward", "d_x", d_x.dtype, [&](auto type) {
     using T = decltype(type);
     run(stream, [=](Workers& workers) {
@@ -280,8 +263,7 @@ void CpuOps::relu_backward(Stream& stream, TensorView d_x, ConstTensorView d_out
 void CpuOps::cross_entropy(Stream& stream, TensorView loss_sum, TensorView logits,
                            const std::int32_t* targets, std::int64_t rows, std::int64_t vocab,
                            float grad_scale) {
-  check("cross_entropy", "loss_sum", loss_sum, DType::fp64, 1);
-  check_numel("cross_entropy", "logits", logits, rows * vocab);
+  check_cross_entropy("cross_entropy", loss_sum, logits, rows, vocab);
   visit_low("cross_entropy", "logits", logits.dtype, [&](auto type) {
     using T = decltype(type);
     run(stream, [=](Workers& workers) {
@@ -311,8 +293,7 @@ void CpuOps::cross_entropy(Stream& stream, TensorView loss_sum, TensorView logit
 
 void CpuOps::cross_entropy_loss(Stream& stream, TensorView loss_sum, ConstTensorView logits,
                                 const std::int32_t* targets, std::int64_t rows, std::int64_t vocab) {
-  check("cross_entropy_loss", "loss_sum", loss_sum, DType::fp64, 1);
-  check_numel("cross_entropy_loss", "logits", logits, rows * vocab);
+  check_cross_entropy("cross_entropy_loss", loss_sum, logits, rows, vocab);
   visit_low("cross_entropy_loss", "logits", logits.dtype, [&](auto type) {
     using T = decltype(type);
     run(stream, [=](Workers& workers) {

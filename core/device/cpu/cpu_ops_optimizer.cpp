@@ -4,10 +4,11 @@
 #include <limits>
 #include <mutex>
 
-#include "core/device/cpu/checks.h"
+#include "core/device/adamw_coefficients.h"
 #include "core/device/cpu/cpu_ops.h"
 #include "core/device/cpu/vec.h"
 #include "core/device/cpu/vector_math.h"
+#include "core/device/slice_grids.h"
 
 namespace zero1::cpu {
 
@@ -43,36 +44,6 @@ GradStats stats_of(const T* x, std::int64_t begin, std::int64_t end) {
 
 using Doubles = double __attribute__((vector_size(64)));  // half the lanes of a Vec
 
-/// Three grids that cut a square q <= bound² into slices whose sums are exact.
-///
-/// Let bound < 2^e, E = 2e, so q <= 2^E; and let N = 2^L >= 8 bound the number of summands. In fp64, x²
-/// of an fp32 x is exact (48 bits). Slice 1 is q rounded to a multiple of g1 = 2^(E+L-53): at most 2^E,
-/// so every sum of at most N slices is a multiple of g1 of at most 2^(E+L) = 2^53 g1: exact. The rest
-/// q - s1 is exact, too, as it needs no more bits than q, and is at most 2^(E') = g1/2 in magnitude,
-/// E' = E+L-54. Slices 2 and 3 cut it in the same manner. Exact sums do not depend on their order.
-/// What is dropped is at most g3/2 per element, N g3/2 = 2^(E+4L-162) in all; when the bound is tight,
-/// the sum is at least 2^(E-2), so the relative error is below 2^(4L-160): 2^-40 for 2^30 elements in
-/// the worst case, and far less where the bound's element is not alone.
-///
-/// Rounding to a multiple of g: adding 1.5 * 2^52 g brings the sum into [2^52 g, 2^53 g), where
-/// doubles are the multiples of g, as |q| <= 2^(53-L) g <= 2^50 g. Subtracting it again is exact.
-struct SliceGrids {
-  double magic[3];
-
-  SliceGrids(double bound, std::int64_t total_elems) {
-    int exponent = 0;
-    std::frexp(bound, &exponent);
-    int log_elems = 3;
-    while (log_elems < 62 && (std::int64_t{1} << log_elems) < total_elems) ++log_elems;
-    int top = 2 * exponent;
-    for (double& m : magic) {
-      const int grid = top + log_elems - 53;
-      m = std::ldexp(1.5, 52 + grid);
-      top = grid - 1;
-    }
-  }
-};
-
 template <class T>
 void add_slices(const SliceGrids& grids, const T* x, std::int64_t begin, std::int64_t end, double sums[3]) {
   Doubles acc[3][2] = {};
@@ -98,24 +69,6 @@ void add_slices(const SliceGrids& grids, const T* x, std::int64_t begin, std::in
     for (int lane = 0; lane < 8; ++lane) sums[s] += acc[s][0][lane] + acc[s][1][lane];
   }
 }
-
-/// torch.optim.AdamW's update, in its order of operations, with what does not change between elements
-/// computed in fp64 once.
-struct AdamWCoefficients {
-  float decay, beta1, one_minus_beta1, beta2, one_minus_beta2, step_size, inverse_sqrt_correction2, eps;
-
-  explicit AdamWCoefficients(const AdamWArgs& args) {
-    const auto steps = static_cast<double>(args.step);
-    decay = static_cast<float>(1 - args.lr * args.weight_decay);
-    beta1 = static_cast<float>(args.beta1);
-    one_minus_beta1 = static_cast<float>(1 - args.beta1);
-    beta2 = static_cast<float>(args.beta2);
-    one_minus_beta2 = static_cast<float>(1 - args.beta2);
-    step_size = static_cast<float>(args.lr / (1 - std::pow(args.beta1, steps)));
-    inverse_sqrt_correction2 = static_cast<float>(1 / std::sqrt(1 - std::pow(args.beta2, steps)));
-    eps = static_cast<float>(args.eps);
-  }
-};
 
 template <class Grad, class Model>
 void adamw_range(const AdamWArgs& args, std::int64_t begin, std::int64_t end) {
@@ -160,11 +113,7 @@ void CpuOps::grad_stats(Stream& stream, TensorView out, ConstTensorView x) {
 
 void CpuOps::sum_of_squares(Stream& stream, TensorView out, ConstTensorView x, const double* max_abs,
                             std::int64_t total_elems) {
-  check("sum_of_squares", "out", out, DType::fp64, 3);
-  if (total_elems < x.numel) {
-    reject("sum_of_squares", "total_elems is " + std::to_string(total_elems) + ", but x alone has " +
-                                 std::to_string(x.numel) + " elements");
-  }
+  check_sum_of_squares(out, x, total_elems);
   visit_low("sum_of_squares", "x", x.dtype, [&](auto type) {
     using T = decltype(type);
     run(stream, [out, x, max_abs, total_elems](Workers& workers) {
@@ -187,13 +136,7 @@ void CpuOps::sum_of_squares(Stream& stream, TensorView out, ConstTensorView x, c
 }
 
 void CpuOps::adamw(Stream& stream, const AdamWArgs& args) {
-  const std::int64_t numel = args.main_param.numel;
-  check_dtype("adamw", "main_param", args.main_param, DType::fp32);
-  check("adamw", "exp_avg", args.exp_avg, DType::fp32, numel);
-  check("adamw", "exp_avg_sq", args.exp_avg_sq, DType::fp32, numel);
-  check_numel("adamw", "grad", args.grad, numel);
-  if (args.model_param.data != nullptr) check_numel("adamw", "model_param", args.model_param, numel);
-  if (args.step < 1) reject("adamw", "step is " + std::to_string(args.step) + ", the first update is step 1");
+  check_adamw(args);
   const DType model_dtype = args.model_param.data != nullptr ? args.model_param.dtype : DType::fp32;
   visit_low("adamw", "grad", args.grad.dtype, [&](auto grad_type) {
     visit_low("adamw", "model_param", model_dtype, [&](auto model_type) {

@@ -20,7 +20,8 @@ std::string current_gpu() {
 
 std::string describe(cudaError_t code, const char* call, const char* file, int line) {
   return std::string("CUDA: ") + call + " failed on " + current_gpu() + ": " + cudaGetErrorName(code) + ", " +
-         cudaGetErrorString(code) + " (" + std::string(place_in_tree(file)) + ":" + std::to_string(line) + ")";
+         cudaGetErrorString(code) + " (" + std::string(place_in_tree(file)) + ":" + std::to_string(line) +
+         ")";
 }
 
 }  // namespace

@@ -3,7 +3,10 @@
 
 #include <cuda_runtime.h>
 
+#include <exception>
 #include <memory>
+#include <mutex>
+#include <utility>
 
 #include "core/device/device.h"
 
@@ -12,6 +15,27 @@ namespace zero1 {
 struct CudaOptions {
   int ordinal = 0;    ///< which GPU; several ranks may share one
   bool tf32 = false;  ///< fp32 matrix products in TF32: faster, 10-bit mantissa
+  int rank = -1;      ///< named when memory runs out; -1: nobody
+};
+
+/// What has gone wrong with a device's queued work and CUDA cannot know, such as a collective that was
+/// aborted: its streams run on, over wrong data. Whoever synchronises a stream or event of the device throws
+/// it. Thread-safe; the first failure is kept.
+class StreamFailure {
+ public:
+  void set(std::exception_ptr error) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::move(error);
+  }
+
+  void rethrow() const {
+    const std::lock_guard lock(mutex_);
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::exception_ptr error_;
 };
 
 /// A CUDA stream. The compute stream has normal, the communication stream high priority.
@@ -19,6 +43,9 @@ class CudaStream : public Stream {
  public:
   virtual cudaStream_t handle() const = 0;
   virtual int ordinal() const = 0;
+
+  /// The device's, shared by all of its streams and events.
+  virtual std::shared_ptr<StreamFailure> failure() const = 0;
 };
 
 /// Visible GPUs. Throws InputError in words where there is no driver or no GPU.
@@ -28,5 +55,8 @@ int cuda_device_count();
 /// block may be freed while the compute stream still uses it; memory that the communication stream uses
 /// is freed after synchronising it.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
+
+/// How far the times that a CUDA device's streams stamp may be from the host's clock, by now.
+std::int64_t cuda_clock_error_ns(const Device& device);
 
 }  // namespace zero1

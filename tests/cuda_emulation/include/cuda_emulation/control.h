@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 
 namespace cuda_emulation {
 
@@ -40,6 +41,13 @@ void set_race_check(bool on);
 /// The next collective that runs on this GPU never ends, and its communicator reports `nccl_result`
 /// (an ncclResult_t) as asynchronous error.
 void fail_next_collective(int device, int nccl_result);
+
+/// To show that no wait is there for nothing: the `number`-th cudaStreamWaitEvent from now on, from 0, of the
+/// streams of GPU `device` does nothing. Negative: none is left out. Starts the count anew.
+void skip_stream_wait(int device, std::int64_t number);
+
+/// How many there have been on this GPU since.
+std::int64_t stream_waits(int device);
 
 /// Memory in use on a GPU, and live allocations on all of them: for leak checks.
 std::size_t allocated_bytes(int device);

@@ -1,4 +1,4 @@
-// Argument checks of the CPU's operations: they throw std::invalid_argument at the call.
+// Argument checks that every device's operations share: they throw std::invalid_argument at the call.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 #include "core/device/tensor_view.h"
 
-namespace zero1::cpu {
+namespace zero1::op_checks {
 
 [[noreturn]] inline void reject(std::string_view op, const std::string& why) {
   throw std::invalid_argument(std::string(op) + ": " + why);
@@ -59,4 +59,4 @@ decltype(auto) visit_grad(std::string_view op, std::string_view argument, DType 
                  std::string(name(dtype_of<Low>())));
 }
 
-}  // namespace zero1::cpu
+}  // namespace zero1::op_checks

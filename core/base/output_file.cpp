@@ -1,4 +1,4 @@
-#include "core/data/output_file.h"
+#include "core/base/output_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -25,13 +25,16 @@ std::atomic<int> next_serial{0};
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   struct stat status {};
-  if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+  const bool exists = ::stat(path_.c_str(), &status) == 0;
+  if (exists && !S_ISREG(status.st_mode)) {
     // Renaming over it would replace a device node such as /dev/null by a file.
     throw InputError(fmt::format("{}: is there and is not a regular file; name another file", path_));
   }
+  if (exists) path_ = std::filesystem::canonical(path_).string();
   temporary_path_ = fmt::format("{}.tmp.{}.{}", path_, ::getpid(), next_serial++);
   fd_ = ::open(temporary_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd_ < 0) throw InputError(fmt::format("{}: cannot be created: {}", path_, std::strerror(errno)));
+  if (exists) ::fchmod(fd_, status.st_mode & 07777);
 }
 
 OutputFile::~OutputFile() {
@@ -42,6 +45,12 @@ OutputFile::~OutputFile() {
 
 void OutputFile::fail(const char* call) const {
   throw Error(fmt::format("{}: cannot be written ({}): {}", path_, call, std::strerror(errno)));
+}
+
+void OutputFile::append(std::string_view bytes) {
+  const auto count = static_cast<std::int64_t>(bytes.size());
+  write_at(appended_, bytes.data(), count);
+  appended_ += count;
 }
 
 void OutputFile::write_at(std::int64_t offset, const void* from, std::int64_t bytes) {

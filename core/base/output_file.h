@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace zero1 {
 
 /// Writes to a temporary file beside `path`; `publish` flushes it to disk and renames it, in one step for
-/// whoever looks. Without `publish` the temporary file is removed and what lay at `path` stays.
+/// whoever looks. Without `publish` the temporary file is removed and what lay at `path` stays. Links are
+/// followed, and the permissions of an existing file are kept.
 class OutputFile {
  public:
   /// Throws InputError when nothing can be created there, or `path` is something other than a regular file.
@@ -19,6 +21,7 @@ class OutputFile {
   const std::string& path() const { return path_; }
 
   /// Throws Error naming the file and the cause (a full disk).
+  void append(std::string_view bytes);
   void write_at(std::int64_t offset, const void* from, std::int64_t bytes);
 
   /// Throws Error when the disk does not take it; the temporary file goes with this object then.
@@ -29,6 +32,7 @@ class OutputFile {
 
   std::string path_;
   std::string temporary_path_;
+  std::int64_t appended_ = 0;  ///< where `append` goes on
   int fd_ = -1;
 };
 

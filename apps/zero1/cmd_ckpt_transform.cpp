@@ -1,0 +1,203 @@
+// zero1 ckpt gather, reshard, export, import: what writes.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "apps/zero1/cmd_ckpt.h"
+#include "ckpt/gather.h"
+#include "ckpt/pieces.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/base/units.h"
+#include "core/layout/range_map.h"
+
+namespace zero1::app {
+
+namespace {
+
+struct Flags {
+  std::string source;
+  std::string target;
+  std::optional<std::int64_t> step;
+  std::optional<int> dp;
+  std::string bucket_size;
+  std::optional<bool> high_nccl_busbw;
+  int workers = 1;
+  std::string mem_limit = "256MiB";
+  bool dry_run = false;
+  bool model_only = false;
+  std::string dtype;
+};
+
+/// One line on a terminal, rewritten as work goes on; nothing elsewhere.
+std::function<void(std::int64_t, std::int64_t)> progress_line() {
+  if (isatty(STDERR_FILENO) == 0) return {};
+  const std::int64_t begin_ns = now_ns();
+  const auto shown_ns = std::make_shared<std::int64_t>(0);
+  return [begin_ns, shown_ns](std::int64_t done, std::int64_t total) {
+    const std::int64_t now = now_ns();
+    if (done < total && now - *shown_ns < 100'000'000) return;
+    *shown_ns = now;
+    const double seconds = static_cast<double>(now - begin_ns) * 1e-9;
+    const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
+    const double left_s = rate > 0 ? static_cast<double>(total - done) / rate : 0;
+    fmt::print(stderr, "\r{:>4.0f}%  {} of {}  {}/s  {:.0f} s left   {}",
+               total > 0 ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100.0,
+               format_bytes(done), format_bytes(total), format_bytes(static_cast<std::int64_t>(rate)), left_s,
+               done == total ? "\n" : "");
+  };
+}
+
+std::int64_t mem_limit(const Flags& flags) {
+  const std::int64_t bytes = parse_bytes(flags.mem_limit);
+  if (bytes < 1 << 20)
+    throw InputError(fmt::format("--mem-limit must be at least 1MiB, got {}", flags.mem_limit));
+  return bytes;
+}
+
+void apply_layout_flags(const Flags& flags, LayoutOptions& options) {
+  if (flags.dp) options.dp_size = options.expert_dp_size = *flags.dp;
+  if (flags.bucket_size == "none") {
+    options.bucket_size_elems.reset();
+  } else if (!flags.bucket_size.empty()) {
+    options.bucket_size_elems = parse_count(flags.bucket_size);
+  }
+  if (flags.high_nccl_busbw) options.pad_buckets_for_high_nccl_busbw = *flags.high_nccl_busbw;
+}
+
+ckpt::WriteOptions write_options(const Flags& flags) {
+  ckpt::WriteOptions options;
+  options.workers = flags.workers;
+  options.mem_limit_bytes = mem_limit(flags);
+  options.on_progress = progress_line();
+  return options;
+}
+
+/// Who reads what from where: for every rank to be written, the bytes out of every rank's file.
+void print_plan(const ckpt::Checkpoint& source, const Layout& target) {
+  fmt::print("{} -> {} ranks, {} to be written\n", source.files().size(), ckpt::rank_count(target),
+             format_bytes(ckpt::slice_bytes(target)));
+  for (int rank = 0; rank < ckpt::rank_count(target); ++rank) {
+    std::map<int, std::int64_t> elems_from;
+    for (std::size_t b = 0; b < target.buffers.size(); ++b) {
+      if (rank >= target.buffers[b].dp_size) continue;
+      RangeMapWalker walker(target, static_cast<int>(b), rank);
+      for (const ParamShard& row : walker.next()) {
+        ckpt::for_each_piece(source.layout(), row.param, row.param_range,
+                             [&](const ckpt::Piece& piece) { elems_from[piece.rank] += piece.local.size(); });
+      }
+    }
+    std::string sources;
+    for (const auto& [from, elems] : elems_from) {
+      sources +=
+          fmt::format("  {} {}", ckpt::rank_file_name(from),
+                      format_bytes(elems * ckpt::state_count * static_cast<std::int64_t>(sizeof(float))));
+    }
+    fmt::print("{} <-{}\n", ckpt::rank_file_name(rank), sources.empty() ? "  padding only" : sources);
+  }
+}
+
+void run_reshard(const Flags& flags) {
+  const ckpt::Checkpoint source(flags.source, flags.step);
+  LayoutCase target = source.layout_case();
+  apply_layout_flags(flags, target.options);
+  const Layout layout = compute_layout(target.params, target.options);
+  if (flags.dry_run) {
+    print_plan(source, layout);
+    return;
+  }
+  ckpt::write_checkpoint(flags.target, source.state(), target, source, write_options(flags));
+  fmt::print("{}: step {}, dp {} -> {}\n", flags.target, source.state().step, source.layout().options.dp_size,
+             target.options.dp_size);
+}
+
+void run_gather(const Flags& flags) {
+  const ckpt::Checkpoint source(flags.source, flags.step);
+  ckpt::GatherOptions options;
+  options.model_only = flags.model_only;
+  options.mem_limit_bytes = mem_limit(flags);
+  options.on_progress = progress_line();
+  const bool safetensors = flags.target.ends_with(".safetensors");
+  if (!flags.dtype.empty()) {
+    options.dtype = parse_dtype(flags.dtype);
+    if (!options.dtype || !safetensors) {
+      throw InputError(
+          fmt::format("--dtype {}: float32, bfloat16 or float16, for a .safetensors file", flags.dtype));
+    }
+  }
+  if (safetensors) {
+    ckpt::gather_safetensors(source, flags.target, options);
+  } else {
+    ckpt::gather_hdf5(source, flags.target, options);
+  }
+  fmt::print("{}: {}\n", flags.target,
+             format_bytes(static_cast<std::int64_t>(std::filesystem::file_size(flags.target))));
+}
+
+void run_import(const Flags& flags) {
+  LayoutOptions layout;
+  apply_layout_flags(flags, layout);
+  const std::optional<DType> dtype = parse_dtype(flags.dtype.empty() ? "float32" : flags.dtype);
+  if (!dtype) throw InputError(fmt::format("--dtype {}: float32, bfloat16 or float16", flags.dtype));
+  ckpt::import_safetensors(flags.source, flags.target, layout, *dtype, write_options(flags));
+  fmt::print("{}: dp {}\n", flags.target, layout.dp_size);
+}
+
+void add_layout_flags(CLI::App& command, const std::shared_ptr<Flags>& flags, bool dp_required) {
+  command.add_option("--dp", flags->dp, "Ranks of the new checkpoint")
+      ->check(CLI::Range(1, max_dp_size))
+      ->required(dp_required);
+  command.add_option("--bucket-size", flags->bucket_size,
+                     "Elements, such as 40M, or none for one bucket per buffer");
+  command.add_flag_function(
+      "--pad-buckets-for-high-nccl-busbw,!--no-pad-buckets-for-high-nccl-busbw",
+      [flags](std::int64_t count) { flags->high_nccl_busbw = count > 0; },
+      "Pad buckets to multiples of 2^16");
+  command.add_option("--workers", flags->workers, "Files written side by side")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+}
+
+void add_common(CLI::App& command, Flags& flags, const char* source, const char* target) {
+  command.add_option("SRC", flags.source, source)->required();
+  command.add_option("DST", flags.target, target)->required();
+  command.add_option("--mem-limit", flags.mem_limit, "For buffers, whatever the checkpoint's size")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_ckpt_transforms(CLI::App& ckpt) {
+  const auto flags = std::make_shared<Flags>();
+  const char* checkpoint = "A checkpoint, or a folder of them";
+
+  CLI::App* gather =
+      ckpt.add_subcommand("gather", "One file in model space: HDF5, or safetensors by its ending")
+          ->alias("export");
+  add_common(*gather, *flags, checkpoint, "FILE.h5 or FILE.safetensors");
+  gather->add_option("--ckpt-step", flags->step, "Which step of a folder (default: the latest)");
+  gather->add_flag("--model-only", flags->model_only, "Without the optimizer's states");
+  gather->add_option("--dtype", flags->dtype, "Of the parameters in safetensors (default: each one's own)");
+  gather->callback([flags] { run_gather(*flags); });
+
+  CLI::App* reshard = ckpt.add_subcommand("reshard", "The same checkpoint for another number of ranks");
+  add_common(*reshard, *flags, checkpoint, "The new checkpoint's folder");
+  reshard->add_option("--ckpt-step", flags->step, "Which step of a folder (default: the latest)");
+  add_layout_flags(*reshard, flags, false);
+  reshard->add_flag("--dry-run", flags->dry_run, "Print who reads what from where, write nothing");
+  reshard->callback([flags] { run_reshard(*flags); });
+
+  CLI::App* import = ckpt.add_subcommand(
+      "import",
+      "A checkpoint from safetensors: parameters, and NAME.exp_avg, NAME.exp_avg_sq where it has them");
+  add_common(*import, *flags, "FILE.safetensors", "The new checkpoint's folder");
+  import->add_option("--dtype", flags->dtype, "Of the parameters in training (default: float32)");
+  add_layout_flags(*import, flags, true);
+  import->callback([flags] { run_import(*flags);
+});
+}  // namespace zero1::app
+
+}  // namespace zero1::app

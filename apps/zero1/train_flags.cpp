@@ -1,0 +1,333 @@
+#include "apps/zero1/train_flags.h"
+
+#include <fmt/core.h>
+
+#include <sstream>
+
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/base/units.h"
+
+namespace zero1::app {
+
+namespace {
+
+void add_model_flags(CLI::App& cmd, TrainOptions& o) {
+  TrainConfig& c = o.config;
+  const std::string group = "Model";
+  cmd.add_option("--model", c.model, "gpt, or mlp: the smallest example")
+      ->group(group)
+      ->capture_default_str();
+  cmd.add_option("--num-layers", c.num_layers, "Transformer blocks")->group(group)->capture_default_str();
+  cmd.add_option("--hidden-size", c.hidden_size, "Model width")->group(group)->capture_default_str();
+  cmd.add_option("--num-attention-heads", c.num_attention_heads, "Must divide --hidden-size")
+      ->group(group)
+      ->capture_default_str();
+  cmd.add_option("--seq-length", c.seq_length, "Tokens in a sequence")->group(group)->capture_default_str();
+  cmd.add_option("--max-position-embeddings", c.max_position_embeddings,
+                 "Rows of wpe (default: --seq-length)")
+      ->group(group);
+  auto* bf16 =
+      cmd.add_flag("--bf16", o.bf16, "Parameters and activations in bfloat16, main parameters in fp32");
+  auto* fp16 = cmd.add_flag("--fp16", o.fp16, "The same in float16, with loss scaling");
+  bf16->group(group);
+  fp16->group(group)->excludes(bf16);
+  cmd.add_option("--init", c.init, "Start from these weights (.safetensors)")
+      ->group(group)
+      ->type_name("FILE");
+  cmd.add_option("--seed", c.seed, "For initial weights, generated data and shuffling")
+      ->group(group)
+      ->capture_default_str();
+}
+
+void add_data_flags(CLI::App& cmd, TrainOptions& o) {
+  TrainConfig& c = o.config;
+  const std::string group = "Data and batches";
+  cmd.add_option("--data", c.data, "Train on the bytes of this file (default: a generated arithmetic corpus)")
+      ->group(group)
+      ->type_name("FILE");
+  cmd.add_flag("--shuffle", c.shuffle, "Visit the sequences in a seeded random order")->group(group);
+  cmd.add_option("--dp", c.dp, "Data-parallel ranks, as threads of this process")
+      ->group(group)
+      ->capture_default_str();
+  cmd.add_option("--micro-batch-size", c.micro_batch_size, "Sequences per rank and microbatch")
+      ->group(group)
+      ->capture_default_str();
+  cmd.add_option("--global-batch-size", c.global_batch_size,
+                 "Sequences per iteration over all ranks (default: --micro-batch-size times --dp)")
+      ->group(group);
+  cmd.add_option("--train-iters", c.train_iters, "Iterations")->group(group)->capture_default_str();
+  cmd.add_option("--valid-data", c.valid_data, "Evaluate on the bytes of this file")
+      ->group(group)
+      ->type_name("FILE");
+  cmd.add_option("--eval-interval", c.eval_interval, "Evaluate every so many iterations (0: never)")
+      ->group(group);
+  cmd.add_option("--eval-iters", c.eval_iters, "Global batches per evaluation")
+      ->group(group)
+      ->capture_default_str();
+}
+
+void add_optimizer_flags(CLI::App& cmd, TrainOptions& o) {
+  TrainConfig& c = o.config;
+  const std::string group = "Optimizer";
+  cmd.add_option("--lr", c.lr.lr, "Learning rate")->group(group)->capture_default_str();
+  cmd.add_option("--min-lr", c.lr.min_lr, "Where the decay ends")->group(group)->capture_default_str();
+  cmd.add_option("--lr-warmup-iters", c.lr.warmup_iters,
+                 "Linear warm-up; the first iteration runs at 0, as in Megatron")
+      ->group(group)
+      ->capture_default_str();
+  cmd.add_option("--lr-decay-style", o.lr_decay_style, "constant, linear or cosine")
+      ->group(group)
+      ->capture_default_str();
+  cmd.add_option("--lr-decay-iters", c.lr.decay_iters, "Where --min-lr is reached (default: --train-iters)")
+      ->group(group);
+  cmd.add_option("--weight-decay", c.optimizer.weight_decay,
+                 "Decoupled; on tensors of two or more dimensions")
+      ->group(group)
+      ->capture_default_str();
+  cmd.add_option("--adam-beta1", c.optimizer.adam_beta1)->group(group)->capture_default_str();
+  cmd.add_option("--adam-beta2", c.optimizer.adam_beta2)->group(group)->capture_default_str();
+  cmd.add_option("--adam-eps", c.optimizer.adam_eps)->group(group)->capture_default_str();
+  cmd.add_option("--clip-grad", c.optimizer.clip_grad, "Largest global gradient norm (0: no clipping)")
+      ->group(group)
+      ->capture_default_str();
+  cmd.add_option("--param-group", o.param_groups,
+                 "PATTERN:lr_mult=X,wd_mult=Y for the parameters whose names match, e.g. 'wpe.*:wd_mult=0'; "
+                 "may be repeated, the first match decides")
+      ->group(group)
+      ->type_name("RULE")
+      ->expected(1)
+      ->take_all();
+  cmd.add_option("--loss-scale", c.loss_scale.constant, "A fixed loss scale for --fp16 (default: dynamic)")
+      ->group(group);
+  cmd.add_option("--initial-loss-scale", c.loss_scale.initial_scale)->group(group)->capture_default_str();
+  cmd.add_option("--min-loss-scale", c.loss_scale.min_scale)->group(group)->capture_default_str();
+  cmd.add_option("--loss-scale-window", c.loss_scale.growth_interval,
+                 "Steps without overflow before the scale doubles")
+      ->group(group)
+      ->capture_default_str();
+  cmd.add_option("--hysteresis", c.loss_scale.hysteresis, "Overflows before the scale halves")
+      ->group(group)
+      ->capture_default_str();
+}
+
+void add_pipeline_flags(CLI::App& cmd, TrainOptions& o) {
+  DataParallelConfig& d = o.config.data_parallel;
+  const std::string group = "Distributed optimizer";
+  cmd.add_flag("--use-distributed-optimizer,!--no-use-distributed-optimizer", d.use_distributed_optimizer,
+               "Shard the optimizer states over the ranks (default: on; --no-…: plain data parallelism)")
+      ->group(group);
+  cmd.add_flag("--overlap-grad-reduce,!--no-overlap-grad-reduce", d.overlap_grad_reduce,
+               "Reduce a bucket as soon as its gradients are complete, while backward goes on")
+      ->group(group);
+  cmd.add_flag("--overlap-param-gather,!--no-overlap-param-gather", d.overlap_param_gather,
+               "Gather a bucket's parameters while earlier layers compute")
+      ->group(group);
+  cmd.add_option("--ddp-bucket-size", o.bucket_size,
+                 "Elements per bucket, e.g. 40M (default: max(40M, 1M x dp) with --overlap-grad-reduce, one "
+                 "bucket without)")
+      ->group(group)
+      ->type_name("COUNT");
+  cmd.add_option("--ddp-num-buckets", d.num_buckets, "About so many buckets instead")->group(group);
+  cmd.add_flag("--ddp-pad-buckets-for-high-nccl-busbw", d.pad_buckets_for_high_nccl_busbw,
+               "Pad buckets to multiples of 2^16 elements")
+      ->group(group);
+  cmd.add_flag("--ddp-average-in-collective", d.average_in_collective,
+               "Average in the collective instead of pre-scaling")
+      ->group(group);
+  cmd.add_flag("--grad-reduce-in-bf16,--grad-reduce-in-low-precision", o.grad_reduce_in_low_precision,
+               "Keep and reduce gradients in the parameters' dtype (default: fp32)")
+      ->group(group);
+  cmd.add_flag("--check-for-nan-in-loss-and-grad,!--no-check-for-nan-in-loss-and-grad",
+               d.check_for_nan_in_grad,
+               "A NaN or infinity before a reduction ends the run (default: on; off: such steps are skipped)")
+      ->group(group);
+  cmd.add_option("--check-for-large-grads", d.check_for_large_grads,
+                 "A gradient element beyond this ends the run")
+      ->group(group)
+      ->type_name("LIMIT");
+  cmd.add_flag("--force-all-reduce", d.force_all_reduce,
+               "All-reduce instead of reduce-scatter: whole gradients everywhere")
+      ->group(group);
+}
+
+void add_machine_flags(CLI::App& cmd, TrainOptions& o) {
+  TrainConfig& c = o.config;
+  const std::string machine = "Machine";
+  cmd.add_option("--device", c.device, "cpu, or cuda: NVIDIA GPUs")->group(machine)->capture_default_str();
+  cmd.add_option(
+         "--comm", c.comm,
+         "How ranks communicate: local (in this process; on GPUs several ranks may share one), or nccl "
+         "(a GPU per rank) (default: nccl with --device cuda, else local)")
+      ->group(machine);
+  cmd.add_flag("--tf32", c.tf32, "On GPUs: matrix products of fp32 in TF32, faster with a 10-bit mantissa")
+      ->group(machine);
+  cmd.add_option("--threads-per-rank", c.threads_per_rank,
+                 "CPU threads of one rank's compute (default: cores / dp)")
+      ->group(machine);
+  cmd.add_option("--link-gbps", c.link.gbit_per_s,
+                 "Model an interconnect of this bandwidth per rank, in Gbit/s (0: none)")
+      ->group(machine);
+  cmd.add_option("--link-latency-us", c.link.latency_us, "Its latency per ring step, in microseconds")
+      ->group(machine);
+  const std::string output = "Output";
+  cmd.add_option("--save-weights", c.save_weights, "Write the final parameters (.safetensors)")
+      ->group(output)
+      ->type_name("FILE");
+  cmd.add_option("--metrics", o.metrics,
+                 "Write one JSON object per iteration: step, loss, grad_norm, lr, tokens, ms, comm_ms, "
+                 "exposed_comm_ms, overlap")
+      ->group(output)
+      ->type_name("FILE.jsonl");
+  cmd.add_option("--trace", c.trace, "Record every event; see `zero1 trace --help`")
+      ->group(output)
+      ->type_name("FILE");
+  cmd.add_option("--svg", o.svg, "Draw the ownership map: which rank owns what")
+      ->group(output)
+      ->type_name("FILE.svg");
+  cmd.add_option("--log-interval", o.log_interval, "Print every so many iterations (0: none)")
+      ->group(output)
+      ->capture_default_str();
+  cmd.add_option(
+         "--config", o.config_file,
+         "Read flags from a TOML or INI file: key = value, keys as the flags here without dashes in front; "
+         "flags on the command line win")
+      ->group(output)
+      ->type_name("FILE");
+}
+
+void add_checkpoint_flags(CLI::App& cmd, TrainOptions& o) {
+  const std::string group = "Checkpoints";
+  cmd.add_option("--save", o.save.folder,
+                 "Save into DIR/step_…: at the end, and every --save-interval iterations")
+      ->group(group)
+      ->type_name("DIR");
+  cmd.add_option("--save-interval", o.save.interval, "Iterations between saves (0: only at the end)")
+      ->group(group)
+      ->check(CLI::NonNegativeNumber);
+  cmd.add_option("--keep-last", o.save.keep_last, "Remove older checkpoints of DIR (0: keep all)")
+      ->group(group)
+      ->check(CLI::NonNegativeNumber);
+  cmd.add_flag("--async-save", o.save.async, "Write behind training, from a snapshot")->group(group);
+  cmd.add_option("--load", o.load.source,
+                 "Go on from a checkpoint, saved with any --dp, bucket size and padding")
+      ->group(group)
+      ->type_name("DIR");
+  cmd.add_flag("--strict,!--no-strict", o.load.strict,
+               "--no-strict: load the parameters that both have, leave the others as they are")
+      ->group(group);
+  cmd.add_flag("--load-weights-only", o.load.weights_only,
+               "A new run from these parameters: no moments, no step, no data position")
+      ->group(group);
+  cmd.add_option("--rename", o.renames, "OLD=NEW: a stored parameter under another name; may be repeated")
+      ->group(group)
+      ->expected(1)
+      ->take_all();
+  cmd.add_option("--ckpt-step", o.load.step, "Which step of --load DIR (default: the latest)")->group(group);
+}
+
+ParamGroupRule parse_param_group(const std::string& text) {
+  const auto fail = [&] {
+    throw InputError(fmt::format(
+        "--param-group '{}': expected PATTERN:lr_mult=X,wd_mult=Y (either may be left out)", text));
+  };
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) fail();
+  ParamGroupRule rule;
+  rule.pattern = text.substr(0, colon);
+  for (std::size_t at = colon + 1; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string item = text.substr(at, end - at);
+    const std::size_t equals = item.find('=');
+    double value = 0;
+    if (equals == std::string::npos || !CLI::detail::lexical_cast(item.substr(equals + 1), value) ||
+        !(value >= 0))
+      fail();
+    if (item.starts_with("lr_mult="))
+      rule.lr_mult = value;
+    else if (item.starts_with("wd_mult="))
+      rule.weight_decay_mult = value;
+    else
+      fail();
+    at = end + 1;
+  }
+  return rule;
+}
+
+/// Sets the flags that a file names and the command line does not.
+void read_config_file(CLI::App& cmd, const std::string& path) {
+  std::vector<CLI::ConfigItem> items;
+  std::istringstream text(read_file(path));
+  try {
+    items = CLI::ConfigTOML().from_config(text);
+  } catch (const CLI::Error& error) {
+    throw InputError(fmt::format("--config {}: {}", path, error.what()));
+  }
+  for (const CLI::ConfigItem& item : items) {
+    if (!item.parents.empty()) {
+      throw InputError(
+          fmt::format("--config {}: section [{}]: write the flags without sections", path, item.parents[0]));
+    }
+    CLI::Option* option = cmd.get_option_no_throw("--" + item.name);
+    if (option == nullptr || option->get_name() == "--config" || option == cmd.get_help_ptr()) {
+      throw InputError(fmt::format("--config {}: '{}' is no flag of `zero1 train`", path, item.name));
+    }
+    if (option->count() > 0) continue;
+    try {
+      if (option->get_items_expected_max() == 0) {
+        option->add_result(
+            option->get_flag_value(item.name, item.inputs.empty() ? "true" : item.inputs.front()));
+      } else {
+        option->add_result(item.inputs);
+      }
+      option->run_callback();
+    } catch (const CLI::Error& error) {
+      throw InputError(fmt::format("--config {}: {}: {}", path, item.name, error.what()));
+    }
+  }
+}
+
+/// CLI11 reads an empty number as 0: `--lr "$LR"` with LR unset would train at rate 0.
+void check_no_value_is_empty(const CLI::App& cmd) {
+  for (const CLI::Option* option : cmd.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (value.empty()) throw InputError(option->get_name() + ": the value is empty");
+    }
+  }
+}
+
+}  // namespace
+
+TrainConfig train_config(const TrainOptions& o) {
+  TrainConfig config = o.config;
+  if (o.bf16 && o.fp16) throw InputError("--bf16 and --fp16 exclude each other");
+  if (o.bf16) config.param_dtype = DType::bf16;
+  if (o.fp16) config.param_dtype = DType::fp16;
+  config.data_parallel.grad_reduce_in_fp32 = !o.grad_reduce_in_low_precision;
+  const std::optional<LrDecayStyle> style = parse_lr_decay_style(o.lr_decay_style);
+  if (!style) {
+    throw InputError(
+        fmt::format("--lr-decay-style must be constant, linear or cosine, got '{}'", o.lr_decay_style));
+  }
+  config.lr.style = *style;
+  if (!o.bucket_size.empty()) config.data_parallel.bucket_size_elems = parse_count(o.bucket_size);
+  for (const std::string& text : o.param_groups)
+    config.optimizer.param_groups.push_back(parse_param_group(text));
+  return resolve(std::move(config));
+}
+
+void add_train_flags(CLI::App& cmd, TrainOptions& options) {
+  add_model_flags(cmd, options);
+  add_data_flags(cmd, options);
+  add_optimizer_flags(cmd, options);
+  add_pipeline_flags(cmd, options);
+  add_machine_flags(cmd, options);
+  add_checkpoint_flags(cmd, options);
+}
+
+void complete_train_flags(CLI::App& cmd, const TrainOptions& options) {
+  if (!options.config_file.empty()) read_config_file(cmd, options.config_file);
+  check_no_value_is_empty(cmd);
+}
+
+}  // namespace zero1::app

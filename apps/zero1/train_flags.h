@@ -1,0 +1,41 @@
+// The flags of `zero1 train`, and what they say.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "ckpt/train_hooks.h"
+#include "core/train/config.h"
+
+namespace zero1::app {
+
+/// What the flags say that is not the run's own configuration.
+struct TrainOptions {
+  TrainConfig config;
+  bool bf16 = false;
+  bool fp16 = false;
+  bool grad_reduce_in_low_precision = false;
+  std::string lr_decay_style = "constant";
+  std::string bucket_size;
+  std::vector<std::string> param_groups;
+  std::string config_file;
+  std::string metrics;
+  std::string svg;
+  std::int64_t log_interval = 1;
+  ckpt::SaveOptions save;
+  ckpt::LoadOptions load;
+  std::vector<std::string> renames;
+};
+
+/// Adds every flag; parsing fills `options`, which must outlive it.
+void add_train_flags(CLI::App& cmd, TrainOptions& options);
+
+/// After parsing: sets the flags that --config names and the command line does not, and refuses empty
+/// values. Throws InputError.
+void complete_train_flags(CLI::App& cmd, const TrainOptions& options);
+
+/// The run that the flags ask for, resolved and checked. Throws InputError naming the flag.
+TrainConfig train_config(const TrainOptions& options);
+
+}  // namespace zero1::app

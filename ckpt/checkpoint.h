@@ -1,0 +1,60 @@
+// Reads a checkpoint by logical element: (parameter, state, range).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckpt/checkpoint_file.h"
+#include "ckpt/folder.h"
+#include "core/data/input_file.h"
+
+namespace zero1::ckpt {
+
+/// Where elements come from: a checkpoint, or files of another format. `param` is an index into the
+/// parameter list that both sides share. Any number of threads may read at once.
+class ElementSource {
+ public:
+  virtual ~ElementSource() = default;
+  /// Writes param_range.size() elements to `out`.
+  virtual void read(int param, State state, Range param_range, float* out) const = 0;
+};
+
+/// One published checkpoint, opened. While it lives, pruning leaves the folder alone.
+class Checkpoint : public ElementSource {
+ public:
+  /// `source` as resolve_source takes it. Throws InputError as read_checkpoint_file does; what the ranks'
+  /// files hold is looked at when they are read.
+  explicit Checkpoint(const std::string& source, std::optional<std::int64_t> step = {},
+                      std::vector<std::string>* faults = nullptr);
+
+  const std::string& folder() const { return folder_; }
+  const RunState& state() const { return contents_.state; }
+  const LayoutCase& layout_case() const { return contents_.layout_case; }
+  const Layout& layout() const { return contents_.layout; }
+  const std::vector<RankFileRecord>& files() const { return contents_.files; }
+  const std::vector<SliceRecord>& slices() const { return contents_.slices; }
+  const SliceRecord& slice(int rank, int buffer, int bucket, State state) const;
+
+  /// The parameter's index, or nothing.
+  std::optional<int> find(std::string_view name) const;
+
+  /// Throws InputError naming the rank's file when it is missing or of another size than was recorded.
+  void read(int param, State state, Range param_range, float* out) const override;
+
+  std::string rank_path(int rank) const;
+
+ private:
+  std::string folder_;
+  std::optional<FolderInUse> in_use_;
+  CheckpointContents contents_;
+};
+
+/// Throws InputError when a rank's file is not as long as recorded.
+void check_rank_file(const InputFile& file, const RankFileRecord& record);
+
+/// The stored parameter names and shapes against those wanted. Empty when they agree; otherwise one line
+/// per fault: missing, unexpected, other shape.
+std::string compare_params(const std::vector<ParamSpec>& wanted, const std::vector<ParamSpec>& stored);
+
+}  // namespace zero1::ckpt

@@ -1,0 +1,252 @@
+#include "ckpt/folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "ckpt/format.h"
+#include "core/base/error.h"
+
+namespace zero1::ckpt {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view temporary_prefix = ".tmp-";
+constexpr std::string_view latest_name = "latest";
+
+/// Distinguishes the temporary folders of one process.
+std::atomic<int> next_serial{0};
+
+int open_folder(const std::string& path) {
+  return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+std::string parent_of(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+/// Its entries are on disk after this. File systems that cannot flush folders keep them in order anyway.
+void flush_folder(const std::string& path) {
+  const int fd = open_folder(path);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
+
+[[noreturn]] void fail(const std::string& path, const char* what) {
+  throw Error(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
+}
+
+/// Swaps two paths in one step; false where the file system cannot.
+bool swap_paths(const std::string& a, const std::string& b) {
+  constexpr unsigned rename_exchange = 2;
+  return ::syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), rename_exchange) == 0;
+}
+
+std::string temporary_beside(const std::string& target) {
+  const fs::path path(target);
+  return fmt::format("{}/{}{}.{}.{}", parent_of(target), temporary_prefix, path.filename().string(),
+                     ::getpid(), next_serial++);
+}
+
+void remove_folder(const std::string& path) {
+  std::error_code ignored;  // what stays is reported as a leftover
+  fs::remove_all(path, ignored);
+}
+
+bool is_locked(const std::string& path) {
+  const int fd = open_folder(path);
+  if (fd < 0) return false;
+  const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(fd);
+  return locked;
+}
+
+std::int64_t bytes_below(const std::string& path) {
+  std::int64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    const auto size = it->is_regular_file(ignored) ? it->file_size(ignored) : 0;
+    if (!ignored) bytes += static_cast<std::int64_t>(size);
+  }
+  return bytes;
+}
+
+/// The step of "step_00000100"; nothing for any other name.
+std::optional<std::int64_t> step_of(const std::string& name) {
+  constexpr std::string_view prefix = "step_";
+  if (!name.starts_with(prefix)) return std::nullopt;
+  std::int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto result = std::from_chars(name.data() + prefix.size(), end, step);
+  if (result.ec != std::errc() || result.ptr != end || name != step_folder_name(step)) return std::nullopt;
+  return step;
+}
+
+bool is_checkpoint(const std::string& folder) {
+  std::error_code ignored;
+  return fs::exists(folder + "/" + std::string(checkpoint_file_name), ignored);
+}
+
+}  // namespace
+
+PendingFolder::PendingFolder(std::string target) : target_(std::move(target)) {
+  while (target_.size() > 1 && target_.back() == '/') target_.pop_back();
+  std::error_code error;
+  fs::create_directories(parent_of(target_), error);
+  path_ = temporary_beside(target_);
+  if (error || ::mkdir(path_.c_str(), 0777) != 0) {
+    throw InputError(fmt::format("{}: no checkpoint can be written there: {}", target_,
+                                 error ? error.message() : std::strerror(errno)));
+  }
+  fd_ = open_folder(path_);
+  if (fd_ >= 0) ::flock(fd_, LOCK_EX | LOCK_NB);
+}
+
+PendingFolder::~PendingFolder() {
+  if (fd_ < 0) return;
+  remove_folder(path_);
+  ::close(fd_);
+}
+
+void PendingFolder::publish() {
+  if (::fsync(fd_) != 0 && errno != EINVAL) fail(path_, "cannot be flushed to disk");
+  bool replaced = false;
+  if (::rename(path_.c_str(), target_.c_str()) != 0) {
+    // A folder that is not empty lies there: the same step, saved before.
+    const bool occupied = errno == ENOTEMPTY || errno == EEXIST;
+    if (!occupied || !is_checkpoint(target_)) fail(target_, "the checkpoint cannot be renamed to its place");
+    if (!swap_paths(path_, target_)) {
+      fail(target_, "a checkpoint is there and this file system cannot exchange it in one step; remove it");
+    }
+    replaced = true;
+  }
+  flush_folder(parent_of(target_));
+  if (replaced) remove_folder(path_);
+  ::close(std::exchange(fd_, -1));
+}
+
+FolderInUse::FolderInUse(const std::string& path) : fd_(open_folder(path)) {
+  if (fd_ < 0) throw InputError(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
+  ::flock(fd_, LOCK_SH);
+}
+
+FolderInUse::FolderInUse(FolderInUse&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+FolderInUse::~FolderInUse() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::vector<std::int64_t> published_steps(const std::string& root) {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+    const auto step = step_of(it->path().filename().string());
+    if (step && is_checkpoint(it->path().string())) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+void set_latest(const std::string& root, std::int64_t step) {
+  const std::string latest = root + "/" + std::string(latest_name);
+  const std::string temporary = temporary_beside(latest);
+  std::error_code error;
+  fs::create_symlink(step_folder_name(step), temporary, error);
+  if (error) throw Error(fmt::format("{}: cannot be set: {}", latest, error.message()));
+  if (std::rename(temporary.c_str(), latest.c_str()) != 0) {
+    const int reason = errno;
+    ::unlink(temporary.c_str());
+    errno = reason;
+    fail(latest, "cannot be set");
+  }
+  flush_folder(root);
+}
+
+void prune(const std::string& root, std::int64_t keep_last) {
+  const std::vector<std::int64_t> steps = published_steps(root);
+  std::error_code ignored;
+  const std::string latest = fs::read_symlink(root + "/" + std::string(latest_name), ignored).string();
+  const auto keep = static_cast<std::size_t>(std::max<std::int64_t>(keep_last, 1));
+  for (std::size_t i = 0; i + keep < steps.size(); ++i) {
+    const std::string name = step_folder_name(steps[i]);
+    const std::string path = root + "/" + name;
+    if (name == latest) continue;
+    // The lock is held to the end: a reader that comes now waits, finds the folder gone and looks again.
+    const int fd = open_folder(path);
+    if (fd < 0) continue;
+    const bool being_read = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    // Renamed first, so that a kill in between leaves no half of a checkpoint under its name.
+    const std::string doomed = temporary_beside(path);
+    if (!being_read && std::rename(path.c_str(), doomed.c_str()) == 0) remove_folder(doomed);
+    ::close(fd);
+  }
+}
+
+std::vector<Leftover> find_leftovers(const std::string& root) {
+  std::vector<Leftover> leftovers;
+  std::error_code error;
+  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(temporary_prefix)) continue;
+    const std::string path = it->path().string();
+    leftovers.push_back({path, bytes_below(path), is_locked(path)});
+  }
+  std::sort(leftovers.begin(), leftovers.end(),
+            [](const Leftover& a, const Leftover& b) { return a.path < b.path; });
+  return leftovers;
+}
+
+void remove_leftovers(const std::vector<Leftover>& leftovers) {
+  for (const Leftover& leftover : leftovers) {
+    if (leftover.in_use) continue;
+    std::error_code error;
+    fs::remove_all(leftover.path, error);
+    if (error) throw Error(fmt::format("{}: cannot be removed: {}", leftover.path, error.message()));
+  }
+}
+
+std::string resolve_source(const std::string& source, std::optional<std::int64_t> step) {
+  std::error_code ignored;
+  if (!fs::is_directory(source, ignored)) {
+    throw InputError(
+        fmt::format("{}: is not a folder; name a checkpoint or a folder of checkpoints", source));
+  }
+  if (is_checkpoint(source)) {
+    if (step) {
+      throw InputError(fmt::format(
+          "{}: is one checkpoint; --ckpt-step chooses among those of the folder that holds it", source));
+    }
+    return source;
+  }
+  const std::string latest = source + "/" + std::string(latest_name);
+  const std::string chosen = step ? source + "/" + step_folder_name(*step) : latest;
+  // The link is read once, so that all files come from one checkpoint while `latest` moves on.
+  const std::string folder =
+      step ? chosen : source + "/" + fs::read_symlink(latest, ignored).filename().string();
+  if (folder != source + "/" && is_checkpoint(folder)) return folder;
+  const std::vector<std::int64_t> steps = published_steps(source);
+  if (steps.empty()) throw InputError(fmt::format("{}: holds no checkpoint", source));
+  throw InputError(fmt::format("{}: {}; there are: {}", source,
+                               step ? fmt::format("has no checkpoint of step {}", *step)
+                                    : std::string("`latest` names none; choose one with --ckpt-step"),
+                               fmt::join(steps, ", ")));
+}
+
+}  // namespace zero1::ckpt

@@ -1,0 +1,72 @@
+// Checkpoints as folders: how one appears whole or not at all, which is the latest, what a crash left.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zero1::ckpt {
+
+/// A checkpoint under construction: the hidden folder ".tmp-NAME.PID.N" beside its place. While this lives
+/// the folder is locked, so that `clean` does not take it for a leftover.
+class PendingFolder {
+ public:
+  /// Creates the folder for `target` and its parents. Throws InputError when that cannot be.
+  explicit PendingFolder(std::string target);
+  PendingFolder(const PendingFolder&) = delete;
+  PendingFolder& operator=(const PendingFolder&) = delete;
+  ~PendingFolder();  ///< unless published, removes the folder
+
+  const std::string& path() const { return path_; }
+  const std::string& target() const { return target_; }
+
+  /// The files have been flushed: flushes the folder, renames it to its place in one step and flushes
+  /// that. A folder that lies there already is exchanged in one step and removed afterwards.
+  void publish();
+
+ private:
+  std::string target_;
+  std::string path_;
+  int fd_ = -1;
+};
+
+/// A published checkpoint that is being read: pruning leaves it alone while this lives.
+class FolderInUse {
+ public:
+  explicit FolderInUse(const std::string& path);  ///< throws InputError when it is not a folder
+  FolderInUse(FolderInUse&& other) noexcept;
+  FolderInUse(const FolderInUse&) = delete;
+  FolderInUse& operator=(const FolderInUse&) = delete;
+  FolderInUse& operator=(FolderInUse&&) = delete;
+  ~FolderInUse();
+
+ private:
+  int fd_ = -1;
+};
+
+/// The steps with a published folder in `root`, ascending.
+std::vector<std::int64_t> published_steps(const std::string& root);
+
+/// Makes ROOT/latest a symbolic link to `step`'s folder, in one step.
+void set_latest(const std::string& root, std::int64_t step);
+
+/// Removes the oldest published checkpoints beyond `keep_last`, never the latest, none that is being read.
+void prune(const std::string& root, std::int64_t keep_last);
+
+/// What a killed process left behind in a folder of checkpoints, or beside a single checkpoint.
+struct Leftover {
+  std::string path;
+  std::int64_t bytes = 0;
+  bool in_use = false;  ///< a process is still writing it
+};
+std::vector<Leftover> find_leftovers(const std::string& root);
+
+/// Removes those that no process is writing.
+void remove_leftovers(const std::vector<Leftover>& leftovers);
+
+/// SRC may be one checkpoint or a folder of them; of these `step`, or the latest. The checkpoint's folder.
+/// Throws InputError that lists the steps that are there.
+std::string resolve_source(const std::string& source, std::optional<std::int64_t> step = {});
+
+}  // namespace zero1::ckpt

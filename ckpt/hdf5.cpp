@@ -1,0 +1,236 @@
+#include "ckpt/hdf5.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "core/base/error.h"
+
+namespace zero1::ckpt {
+namespace {
+
+std::recursive_mutex& hdf5_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+struct Innermost {
+  std::string description;
+  std::string function;
+};
+
+herr_t take_innermost(unsigned depth, const H5E_error2_t* error, void* into) {
+  if (depth == 0 && error->desc != nullptr) {
+    *static_cast<Innermost*>(into) = {error->desc, error->func_name != nullptr ? error->func_name : "?"};
+  }
+  return 0;
+}
+
+Handle property_list(hid_t kind, const std::string& file) {
+  return {ZERO1_HDF5(file, H5Pcreate, kind), H5Pclose};
+}
+
+Handle vector_space(hsize_t elems, const std::string& file) {
+  return {ZERO1_HDF5(file, H5Screate_simple, 1, &elems, nullptr), H5Sclose};
+}
+
+Handle string_type(std::size_t bytes, const std::string& file) {
+  Handle type(ZERO1_HDF5(file, H5Tcopy, H5T_C_S1), H5Tclose);
+  ZERO1_HDF5(file, H5Tset_size, type.get(), std::max<std::size_t>(bytes, 1));
+  ZERO1_HDF5(file, H5Tset_strpad, type.get(), H5T_STR_NULLPAD);
+  ZERO1_HDF5(file, H5Tset_cset, type.get(), H5T_CSET_UTF8);
+  return type;
+}
+
+/// Times of creation would make the bytes of a checkpoint differ from run to run.
+Handle timeless_dataset(const std::string& file) {
+  Handle creation = property_list(H5P_DATASET_CREATE, file);
+  ZERO1_HDF5(file, H5Pset_obj_track_times, creation.get(), false);
+  return creation;
+}
+
+Handle table_type(const std::vector<Column>& columns, std::size_t row_bytes, bool in_memory,
+                  const std::string& file) {
+  std::size_t packed_bytes = 0;
+  for (const Column& column : columns) packed_bytes += H5Tget_size(column.file_type);
+  Handle type(ZERO1_HDF5(file, H5Tcreate, H5T_COMPOUND, in_memory ? row_bytes : packed_bytes), H5Tclose);
+  std::size_t offset = 0;
+  for (const Column& column : columns) {
+    ZERO1_HDF5(file, H5Tinsert, type.get(), column.name, in_memory ? column.offset : offset,
+               in_memory ? column.memory_type : column.file_type);
+    offset += H5Tget_size(column.file_type);
+  }
+  return type;
+}
+
+Handle open_own_dataset(hid_t parent, const std::string& name, const std::string& file) {
+  H5L_info_t link{};
+  const htri_t exists = H5Lexists(parent, name.c_str(), H5P_DEFAULT);
+  if (exists <= 0) throw InputError(fmt::format("{}: /{} is missing", file, name));
+  ZERO1_HDF5(file, H5Lget_info, parent, name.c_str(), &link, H5P_DEFAULT);
+  if (link.type != H5L_TYPE_HARD) {
+    throw InputError(fmt::format("{}: /{} is a link to somewhere else, which is refused", file, name));
+  }
+  Handle dataset(ZERO1_HDF5(file, H5Dopen2, parent, name.c_str(), H5P_DEFAULT), H5Dclose);
+  const Handle creation(ZERO1_HDF5(file, H5Dget_create_plist, dataset.get()), H5Pclose);
+  const H5D_layout_t layout = H5Pget_layout(creation.get());
+  if (layout == H5D_VIRTUAL || (layout == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) != 0)) {
+    throw InputError(fmt::format("{}: /{} keeps its data in another file, which is refused", file, name));
+  }
+  return dataset;
+}
+
+}  // namespace
+
+Hdf5Lock::Hdf5Lock() : lock_(hdf5_mutex()) {
+  // A file whose close has failed (a full disk) stays half open inside HDF5, which crashes over it when it
+  // cleans up at the end of the process. Everything else is closed by its owner.
+  [[maybe_unused]] static const herr_t no_cleanup_at_exit = H5dont_atexit();
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
+
+void throw_hdf5_error(const std::string& file, const char* call) {
+  // What cannot be read is the user's input; what cannot be written is a failure of this run.
+  const std::string_view function(call);
+  const bool writing = function.find("create") != function.npos || function.find("write") != function.npos ||
+                       function.find("set_") != function.npos || function == "H5Fclose";
+  Innermost innermost;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_innermost, &innermost);
+  H5Eclear2(H5E_DEFAULT);
+  const std::string message =
+      fmt::format("{}: HDF5: {} ({}, in {})", file, innermost.description, innermost.function, call);
+  if (writing) throw Error(message);
+  throw InputError(message);
+}
+
+Handle create_file(const std::string& path, std::int64_t user_block_bytes) {
+  const Handle creation = property_list(H5P_FILE_CREATE, path);
+  if (user_block_bytes > 0) {
+    ZERO1_HDF5(path, H5Pset_userblock, creation.get(), static_cast<hsize_t>(user_block_bytes));
+  }
+  const Handle access = property_list(H5P_FILE_ACCESS, path);
+  ZERO1_HDF5(path, H5Pset_file_locking, access.get(), false, true);
+  // Large slices start on a page, so that they can be mapped and written without reading first. HDF5 wants
+  // no alignment beyond a user block's size.
+  if (user_block_bytes == 0) ZERO1_HDF5(path, H5Pset_alignment, access.get(), 65536, 4096);
+  return {ZERO1_HDF5(path, H5Fcreate, path.c_str(), H5F_ACC_EXCL, creation.get(), access.get()), H5Fclose};
+}
+
+Handle open_file(const std::string& path) {
+  const Handle access = property_list(H5P_FILE_ACCESS, path);
+  ZERO1_HDF5(path, H5Pset_file_locking, access.get(), false, true);
+  return {ZERO1_HDF5(path, H5Fopen, path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose};
+}
+
+Handle create_group(hid_t parent, const std::string& name, const std::string& file) {
+  return {ZERO1_HDF5(file, H5Gcreate2, parent, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+          H5Gclose};
+}
+
+std::int64_t create_float_array(hid_t parent, const std::string& name, const std::vector<std::int64_t>& shape,
+                                const std::string& file) {
+  const Handle creation = timeless_dataset(file);
+  ZERO1_HDF5(file, H5Pset_layout, creation.get(), H5D_CONTIGUOUS);
+  ZERO1_HDF5(file, H5Pset_alloc_time, creation.get(), H5D_ALLOC_TIME_EARLY);
+  ZERO1_HDF5(file, H5Pset_fill_time, creation.get(), H5D_FILL_TIME_NEVER);
+  const std::vector<hsize_t> dims(shape.begin(), shape.end());
+  const Handle space(
+      dims.empty() ? ZERO1_HDF5(file, H5Screate, H5S_SCALAR)
+                   : ZERO1_HDF5(file, H5Screate_simple, static_cast<int>(dims.size()), dims.data(), nullptr),
+      H5Sclose);
+  const Handle dataset(ZERO1_HDF5(file, H5Dcreate2, parent, name.c_str(), H5T_IEEE_F32LE, space.get(),
+                                  H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+                       H5Dclose);
+  if (std::count(dims.begin(), dims.end(), hsize_t{0}) > 0) return 0;
+  const haddr_t offset = H5Dget_offset(dataset.get());
+  if (offset == HADDR_UNDEF) throw_hdf5_error(file, "H5Dget_offset");
+  return static_cast<std::int64_t>(offset);
+}
+
+void write_string(hid_t parent, const std::string& name, const std::string& text, const std::string& file) {
+  const Handle creation = timeless_dataset(file);
+  const Handle space(ZERO1_HDF5(file, H5Screate, H5S_SCALAR), H5Sclose);
+  const Handle type = string_type(text.size(), file);
+  const Handle dataset(ZERO1_HDF5(file, H5Dcreate2, parent, name.c_str(), type.get(), space.get(),
+                                  H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+                       H5Dclose);
+  ZERO1_HDF5(file, H5Dwrite, dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.c_str());
+}
+
+void write_attribute(hid_t object, const std::string& name, std::int64_t value, const std::string& file) {
+  const Handle space(ZERO1_HDF5(file, H5Screate, H5S_SCALAR), H5Sclose);
+  const Handle attribute(ZERO1_HDF5(file, H5Acreate2, object, name.c_str(), H5T_STD_I64LE, space.get(),
+                                    H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose);
+  ZERO1_HDF5(file, H5Awrite, attribute.get(), H5T_NATIVE_INT64, &value);
+}
+
+void write_attribute(hid_t object, const std::string& name, const std::string& text,
+                     const std::string& file) {
+  const Handle space(ZERO1_HDF5(file, H5Screate, H5S_SCALAR), H5Sclose);
+  const Handle type = string_type(text.size(), file);
+  const Handle attribute(
+      ZERO1_HDF5(file, H5Acreate2, object, name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
+      H5Aclose);
+  ZERO1_HDF5(file, H5Awrite, attribute.get(), type.get(), text.c_str());
+}
+
+void write_table(hid_t parent, const std::string& name, const std::vector<Column>& columns,
+                 std::size_t row_bytes, const void* rows, std::size_t count, const std::string& file) {
+  const Handle creation = timeless_dataset(file);
+  const Handle space = vector_space(count, file);
+  const Handle file_type = table_type(columns, row_bytes, false, file);
+  const Handle memory_type = table_type(columns, row_bytes, true, file);
+  const Handle dataset(ZERO1_HDF5(file, H5Dcreate2, parent, name.c_str(), file_type.get(), space.get(),
+                                  H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+                       H5Dclose);
+  if (count == 0) return;
+  ZERO1_HDF5(file, H5Dwrite, dataset.get(), memory_type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows);
+}
+
+std::string read_string(hid_t parent, const std::string& name, const std::string& file) {
+  const Handle dataset = open_own_dataset(parent, name, file);
+  const Handle type(ZERO1_HDF5(file, H5Dget_type, dataset.get()), H5Tclose);
+  const Handle space(ZERO1_HDF5(file, H5Dget_space, dataset.get()), H5Sclose);
+  const bool fixed = H5Tget_class(type.get()) == H5T_STRING && H5Tis_variable_str(type.get()) == 0;
+  if (!fixed || H5Sget_simple_extent_npoints(space.get()) != 1) {
+    throw InputError(fmt::format("{}: /{} is not one string of fixed length", file, name));
+  }
+  const std::size_t bytes = H5Tget_size(type.get());
+  // What is stored bounds what is allocated, whatever the header claims.
+  if (bytes > H5Dget_storage_size(dataset.get())) {
+    throw InputError(fmt::format("{}: /{} claims more bytes than are stored", file, name));
+  }
+  hsize_t file_bytes = 0;
+  const Handle owner(ZERO1_HDF5(file, H5Iget_file_id, dataset.get()), H5Fclose);
+  ZERO1_HDF5(file, H5Fget_filesize, owner.get(), &file_bytes);
+  if (bytes > file_bytes) {
+    throw InputError(fmt::format("{}: /{} claims more bytes than the file has", file, name));
+  }
+  std::string text(bytes, '\0');
+  const Handle memory_type = string_type(bytes, file);
+  ZERO1_HDF5(file, H5Dread, dataset.get(), memory_type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data());
+  return text;
+}
+
+void read_table(hid_t parent, const std::string& name, const std::vector<Column>& columns,
+                std::size_t row_bytes, void* rows, std::size_t count, const std::string& file) {
+  const Handle dataset = open_own_dataset(parent, name, file);
+  const Handle type(ZERO1_HDF5(file, H5Dget_type, dataset.get()), H5Tclose);
+  const Handle expected = table_type(columns, row_bytes, false, file);
+  if (H5Tequal(type.get(), expected.get()) <= 0) {
+    throw InputError(fmt::format("{}: /{} does not have the columns of version 1", file, name));
+  }
+  const Handle space(ZERO1_HDF5(file, H5Dget_space, dataset.get()), H5Sclose);
+  hsize_t found = 0;
+  if (H5Sget_simple_extent_ndims(space.get()) != 1 ||
+      H5Sget_simple_extent_dims(space.get(), &found, nullptr) != 1 || found != count) {
+    throw InputError(fmt::format("{}: /{} has {} rows, the layout needs {}", file, name, found, count));
+  }
+  if (count == 0) return;
+  const Handle memory_type = table_type(columns, row_bytes, true, file);
+  ZERO1_HDF5(file, H5Dread, dataset.get(), memory_type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows);
+}
+
+}  // namespace zero1::ckpt

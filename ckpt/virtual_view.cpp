@@ -1,0 +1,86 @@
+#include "ckpt/virtual_view.h"
+
+#include <fmt/format.h>
+
+#include "ckpt/format.h"
+#include "ckpt/pieces.h"
+
+namespace zero1::ckpt {
+namespace {
+
+std::vector<hsize_t> sizes(const std::vector<std::int64_t>& values) {
+  return {values.begin(), values.end()};
+}
+
+std::int64_t numel(const Box& box) {
+  std::int64_t product = 1;
+  for (const std::int64_t count : box.count) product *= count;
+  return product;
+}
+
+/// One parameter's mapping, the same for its three states: which box comes out of which slice.
+struct Mapping {
+  Piece piece;
+  Box box;
+  std::int64_t local_start = 0;  ///< in the slice
+};
+
+std::vector<Mapping> mappings_of(const Layout& layout, int param, const std::vector<std::int64_t>& shape,
+                                 std::int64_t elems) {
+  std::vector<Mapping> mappings;
+  for_each_piece(layout, param, {0, elems}, [&](const Piece& piece) {
+    std::int64_t at = piece.local.start;
+    for (Box& box : boxes_of(shape, piece.param_range)) {
+      const std::int64_t count = numel(box);
+      mappings.push_back({piece, std::move(box), at});
+      at += count;
+    }
+  });
+  return mappings;
+}
+
+void map_box(hid_t creation, hid_t space, const Mapping& mapping, const Layout& layout, State state,
+             const std::string& path) {
+  const std::vector<hsize_t> start = sizes(mapping.box.start);
+  const std::vector<hsize_t> count = sizes(mapping.box.count);
+  ZERO1_HDF5(path, H5Sselect_hyperslab, space, H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr);
+
+  const BufferLayout& buffer = layout.buffers[static_cast<std::size_t>(mapping.piece.buffer)];
+  const auto slice_elems = static_cast<hsize_t>(buffer.shard_elems(mapping.piece.bucket));
+  const auto local_start = static_cast<hsize_t>(mapping.local_start);
+  const auto elems = static_cast<hsize_t>(numel(mapping.box));
+  const Handle source(ZERO1_HDF5(path, H5Screate_simple, 1, &slice_elems, nullptr), H5Sclose);
+  ZERO1_HDF5(path, H5Sselect_hyperslab, source.get(), H5S_SELECT_SET, &local_start, nullptr, &elems, nullptr);
+  ZERO1_HDF5(path, H5Pset_virtual, creation, space, rank_file_name(mapping.piece.rank).c_str(),
+             fmt::format("/buffers/{}/buckets/{}/{}", mapping.piece.buffer, mapping.piece.bucket, name(state))
+                 .c_str(),
+             source.get());
+}
+
+}  // namespace
+
+void write_virtual_view(hid_t file, const Layout& layout, const std::string& path) {
+  const Handle model = create_group(file, "model", path);
+  for (std::size_t p = 0; p < layout.specs.size(); ++p) {
+    const ParamSpec& spec = layout.specs[p];
+    const Handle group = create_group(model.get(), spec.name, path);
+    const std::vector<std::int64_t> shape = spec.shape.empty() ? std::vector<std::int64_t>{1} : spec.shape;
+    const std::vector<Mapping> mappings = mappings_of(layout, static_cast<int>(p), shape, spec.numel());
+    const std::vector<hsize_t> dims = sizes(shape);
+    for (const State state : all_states) {
+      const Handle space(
+          ZERO1_HDF5(path, H5Screate_simple, static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose);
+      const Handle creation(ZERO1_HDF5(path, H5Pcreate, H5P_DATASET_CREATE), H5Pclose);
+      ZERO1_HDF5(path, H5Pset_obj_track_times, creation.get(), false);
+      for (const Mapping& mapping : mappings) {
+        map_box(creation.get(), space.get(), mapping, layout, state, path);
+      }
+      ZERO1_HDF5(path, H5Sselect_all, space.get());
+      const Handle dataset(ZERO1_HDF5(path, H5Dcreate2, group.get(), std::string(name(state)).c_str(),
+                                      H5T_IEEE_F32LE, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+                           H5Dclose);
+    }
+  }
+}
+
+}  // namespace zero1::ckpt

@@ -1,0 +1,28 @@
+// Writes a whole checkpoint from any source of elements: resharding, importing, generating.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "ckpt/checkpoint.h"
+
+namespace zero1::ckpt {
+
+struct WriteOptions {
+  int workers = 1;                             ///< threads, each with one rank's file at a time
+  std::int64_t mem_limit_bytes = 256LL << 20;  ///< for element buffers of all workers together
+  bool check_space = true;                     ///< refuse beforehand when the disk has no room
+  /// After every buffer written, on the workers' threads, one at a time.
+  std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)> on_progress;
+};
+
+/// The bytes of all slices of a layout, padding included.
+std::int64_t slice_bytes(const Layout& layout);
+
+/// Writes the checkpoint `folder`, streaming; it appears whole or not at all, and nothing is left behind on
+/// failure. `source` has the parameters of `layout_case`, by index. Throws InputError when `folder` is
+/// there already or the disk has no room, Error when writing fails.
+void write_checkpoint(const std::string& folder, const RunState& state, const LayoutCase& layout_case,
+                      const ElementSource& source, const WriteOptions& options = {});
+
+}  // namespace zero1::ckpt

@@ -1,0 +1,91 @@
+// The NCCL communicators of one group's ranks, and the launches that they have under way.
+#pragma once
+
+#include <nccl.h>
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/comm/gpu/cuda_resources.h"
+#include "core/comm/local/group.h"
+
+namespace zero1::nccl {
+
+/// A launch between its issue and its end on the device.
+struct Flight {
+  explicit Flight(std::string calls, std::shared_ptr<StreamFailure> stream_failure)
+      : what(std::move(calls)), failure(std::move(stream_failure)) {}
+
+  std::string what;
+  gpu::StreamPoint ready;  ///< the stream has come to the launch
+  gpu::StreamPoint done;   ///< and has passed it
+  std::shared_ptr<StreamFailure> failure;
+};
+
+/// All ranks of a group live in this process, so their NCCL communicators are kept together: they are made,
+/// aborted and destroyed as one, since NCCL's calls for that are collective while a rank may leave alone.
+///
+/// NCCL's communicators are not thread-safe; each has a lock here, held for no longer than one non-blocking
+/// call, so that the watch can look at it and abort it while the rank's thread is polling. Thread-safe.
+class Clique {
+ public:
+  /// No communicators yet: `handle` is filled by ncclCommInitRankConfig or ncclCommSplit.
+  Clique(std::shared_ptr<local::Group> group, const LocalWorldOptions& options);
+  Clique(const Clique&) = delete;
+  Clique& operator=(const Clique&) = delete;
+  ~Clique();  ///< every rank has left: destroys the communicators
+
+  /// How every communicator is configured.
+  static ncclConfig_t config();
+
+  int size() const { return static_cast<int>(seats_.size()); }
+  ncclComm_t* handle(int rank) { return &seat(rank).comm; }
+
+  /// Hands rank `rank`'s communicator to a non-blocking NCCL call, or to several within a group. Throws
+  /// NcclError, or the group's failure if the communicators have been aborted.
+  void call(int rank, const std::function<void(ncclComm_t)>& issue);
+
+  /// Polls until NCCL has taken what was issued (has it on the stream; has made the communicator). Throws
+  /// as `call`, and after the time-out Error naming `what`.
+  void settle(int rank, const std::string& what);
+
+  void took_off(int rank, std::shared_ptr<Flight> flight);
+
+  /// Forgets the flights that have ended; are any left?
+  bool in_flight();
+
+  /// What the watch asks again and again; `elapsed` is the time since the last time, pauses not counted.
+  /// Finds errors that NCCL reports asynchronously and launches that take too long, and fails the group.
+  /// When a failed group's launches do not end by themselves within the grace period, aborts NCCL, which
+  /// lets the streams go on, and fails these streams.
+  void inspect(std::chrono::nanoseconds elapsed);
+
+ private:
+  struct Seat {
+    std::mutex mutex;
+    ncclComm_t comm = nullptr;
+    std::deque<std::shared_ptr<Flight>> flights;
+  };
+
+  Seat& seat(int rank) { return *seats_[static_cast<std::size_t>(rank)]; }
+  void find_async_errors();
+  void fail_late();
+  void abort_all();
+
+  std::shared_ptr<local::Group> group_;
+  std::chrono::nanoseconds timeout_;
+  std::vector<std::unique_ptr<Seat>> seats_;
+  // Of the watch:
+  std::weak_ptr<Flight> oldest_;
+  std::chrono::nanoseconds waited_{0};  ///< for `oldest_`
+  std::chrono::nanoseconds failed_{0};  ///< since the group was found to have failed
+  bool aborted_ = false;
+};
+
+}  // namespace zero1::nccl

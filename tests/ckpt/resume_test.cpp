@@ -1,0 +1,210 @@
+// A run that stops, saves and goes on gives the bits of one that never stopped.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "ckpt/checkpoint.h"
+#include "ckpt/train_hooks.h"
+#include "core/base/error.h"
+#include "tests/support/temporary_folder.h"
+
+using namespace zero1;
+
+namespace {
+
+TrainConfig small_gpt(int dp, std::int64_t iterations) {
+  TrainConfig c;
+  c.num_layers = 1;
+  c.hidden_size = 12;
+  c.num_attention_heads = 3;
+  c.seq_length = 8;
+  c.dp = dp;
+  c.global_batch_size = 840 / 35;  // 24: divisible by 1, 2, 3, 4, 8
+  if (c.global_batch_size % dp != 0) c.global_batch_size = 2 * dp;
+  c.train_iters = iterations;
+  c.lr.lr = 1e-2;
+  c.threads_per_rank = 1;
+  return resolve(c);
+}
+
+struct Run {
+  std::uint64_t params = 0;
+  std::vector<double> losses;
+};
+
+Run run(const TrainConfig& config, const ckpt::SaveOptions& save = {}, const ckpt::LoadOptions& load = {}) {
+  Run result;
+  std::optional<ckpt::Saver> saver;
+  std::optional<ckpt::Loader> loader;
+  TrainObserver observer;
+  observer.on_step = [&](const StepMetrics& m) { result.losses.push_back(m.loss); };
+  if (!load.source.empty()) {
+    loader.emplace(load, config);
+    observer.on_rank_ready = [&](int rank, RankTrainer& trainer) { loader->restore(rank, trainer); };
+  }
+  if (!save.folder.empty()) {
+    saver.emplace(save, config);
+    observer.on_step_end = [&](int rank, RankTrainer& trainer, std::int64_t step) {
+      saver->step_done(rank, trainer, step);
+    };
+  }
+  result.params = train(config, observer).param_hash;
+  if (saver) saver->finish();
+  return result;
+}
+
+TrainConfig overlapped(TrainConfig config, std::int64_t bucket_size) {
+  config.data_parallel.overlap_grad_reduce = true;
+  config.data_parallel.overlap_param_gather = true;
+  config.data_parallel.bucket_size_elems = bucket_size;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("resume equals uninterrupted, to the bit, for any bucket size") {
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    for (const int dp : {1, 3}) {
+      CAPTURE(dp);
+      CAPTURE(name(dtype));
+      const test::TemporaryFolder folder;
+      TrainConfig whole = small_gpt(dp, 6);
+      whole.param_dtype = dtype;
+      whole.shuffle = true;
+      whole.lr.style = LrDecayStyle::cosine;
+      whole.loss_scale.initial_scale = 65536;
+      whole.loss_scale.growth_interval = 2;
+      if (dtype == DType::fp16) whole.data_parallel.check_for_nan_in_grad = false;
+      const Run expected = run(whole);
+
+      TrainConfig half = overlapped(whole, 700);  // stops in the middle of the same schedule
+      half.train_iters = 3;
+      run(half, {folder.path("ckpt"), 0, 0, dp == 3});
+      const Run resumed = run(overlapped(whole, 2000), {}, {folder.path("ckpt"), {}});
+      CHECK(resumed.params == expected.params);
+      CHECK(resumed.losses == std::vector<double>(expected.losses.begin() + 3, expected.losses.end()));
+    }
+  }
+}
+
+TEST_CASE("a run goes on with other numbers of ranks, within the tolerance of that change") {
+  const test::TemporaryFolder folder;
+  const Run expected = run(small_gpt(4, 6));
+  TrainConfig half = small_gpt(4, 6);
+  half.train_iters = 3;
+  run(half, {folder.path("ckpt"), 1, 0, false});
+  for (const int dp : {1, 2, 3, 8}) {
+    CAPTURE(dp);
+    const Run resumed = run(small_gpt(dp, 6), {}, {folder.path("ckpt"), 3});
+    REQUIRE(resumed.losses.size() == 3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      CHECK(resumed.losses[i] == doctest::Approx(expected.losses[i + 3]).epsilon(1e-5));
+    }
+  }
+  // Plain data parallelism stores one copy, and loads what sharded ranks stored.
+  TrainConfig plain = small_gpt(2, 6);
+  plain.data_parallel.use_distributed_optimizer = false;
+  CHECK(run(plain, {folder.path("plain"), 0, 0, false}, {folder.path("ckpt"), {}}).params ==
+        run(small_gpt(2, 6), {}, {folder.path("ckpt"), {}}).params);
+  CHECK(ckpt::Checkpoint(folder.path("plain")).files().size() == 1);
+}
+
+TEST_CASE("saving changes no bit of a run; what is saved later is the moment of the request") {
+  const test::TemporaryFolder folder;
+  const TrainConfig config = overlapped(small_gpt(3, 5), 900);
+  const Run expected = run(config);
+  CHECK(run(config, {folder.path("now"), 1, 0, false}).params == expected.params);
+  CHECK(run(config, {folder.path("later"), 1, 0, true}).params == expected.params);
+  CHECK(ckpt::published_steps(folder.path("now")) == std::vector<std::int64_t>{1, 2, 3, 4, 5});
+  CHECK(ckpt::find_leftovers(folder.path("now")).empty());
+  for (const std::int64_t step : {1, 2, 3, 4, 5}) {
+    for (const char* file : {"/checkpoint.h5", "/rank_00000.h5", "/rank_00001.h5", "/rank_00002.h5"}) {
+      CAPTURE(file);
+      const std::string name = ckpt::step_folder_name(step) + file;
+      CHECK(folder.read("now/" + name).size() > 0);
+      CHECK(folder.read("now/" + name) == folder.read("later/" + name));
+    }
+  }
+}
+
+TEST_CASE("old checkpoints are pruned, the latest never, and one in use waits") {
+  const test::TemporaryFolder folder;
+  const std::string root = folder.path("ckpt");
+  run(small_gpt(2, 3), {root, 1, 2, false});
+  CHECK(ckpt::published_steps(root) == std::vector<std::int64_t>{2, 3});
+  {
+    const ckpt::Checkpoint reading(root, 2);
+    ckpt::prune(root, 1);
+    CHECK(ckpt::published_steps(root) == std::vector<std::int64_t>{2, 3});
+  }
+  ckpt::prune(root, 1);
+  CHECK(ckpt::published_steps(root) == std::vector<std::int64_t>{3});
+  CHECK(ckpt::Checkpoint(root).state().step == 3);
+  // The same step is saved once more, in place.
+  run(small_gpt(2, 3), {root, 0, 0, false});
+  CHECK(ckpt::Checkpoint(root).state().step == 3);
+  CHECK(ckpt::find_leftovers(root).empty());
+}
+
+TEST_CASE("what does not fit is refused, with every fault named") {
+  const test::TemporaryFolder folder;
+  run(small_gpt(1, 2), {folder.path("ckpt"), 0, 0, false});
+  TrainConfig other = small_gpt(1, 9);
+  other.num_layers = 2;
+  other.max_position_embeddings = 10;
+  const std::string message = test::message_of<InputError>([&] {
+    ckpt::Loader({folder.path("ckpt"), {}}, other);
+  });
+  CHECK(message.find("missing: h.1.ln_1.weight [12]") != std::string::npos);
+  CHECK(message.find("missing: h.1.mlp.c_proj.bias") != std::string::npos);
+  CHECK(message.find("wpe.weight: shape [8, 12], expected [10, 12]") != std::string::npos);
+  CHECK(test::message_of<InputError>([&] {
+          ckpt::Loader({folder.path("ckpt"), {}}, small_gpt(1, 2));
+        }).find("is at step 2") != std::string::npos);
+  CHECK(test::message_of<InputError>([&] {
+          ckpt::Loader({folder.path("ckpt"), 7}, small_gpt(1, 9));
+        }).find("has no checkpoint of step 7; there are: 2") != std::string::npos);
+  CHECK(test::message_of<InputError>([&] {
+          ckpt::Loader({folder.path("none"), {}}, small_gpt(1, 9));
+        }).find("is not a folder") != std::string::npos);
+}
+
+TEST_CASE("weights alone, other names, and what only one side has") {
+  const test::TemporaryFolder folder;
+  const std::string root = folder.path("ckpt");
+  run(small_gpt(2, 2), {root, 0, 0, false});
+  const auto params_after_loading = [&](TrainConfig config, const ckpt::LoadOptions& options) {
+    std::vector<float> values;
+    const ckpt::Loader loader(options, config);
+    TrainObserver observer;
+    observer.on_rank_ready = [&](int rank, RankTrainer& trainer) {
+      loader.restore(rank, trainer);
+      if (rank == 0) values = trainer.data_parallel().get_param(0);
+      if (options.weights_only)
+        CHECK(trainer.progress() == TrainProgress{0, 0, 0, trainer.progress().loss_scaler});
+    };
+    train(config, observer);
+    return values;
+  };
+  ckpt::LoadOptions weights{root, {}};
+  weights.weights_only = true;
+  const ckpt::Checkpoint saved(root);
+  std::vector<float> stored(static_cast<std::size_t>(saved.layout().specs[0].numel()));
+  saved.read(0, ckpt::State::param, {0, saved.layout().specs[0].numel()}, stored.data());
+  CHECK(params_after_loading(small_gpt(3, 1), weights) == stored);
+
+  TrainConfig deeper = small_gpt(1, 9);
+  deeper.num_layers = 2;
+  ckpt::LoadOptions loose{root, {}};
+  CHECK_THROWS_AS(ckpt::Loader(loose, deeper), InputError);
+  loose.strict = false;
+  CHECK(params_after_loading(deeper, loose) == stored);
+  CHECK(ckpt::Loader(loose, deeper).not_loaded().size() == 12);
+  loose.renames = {{"h.0.ln_1.bias", "h.1.ln_1.bias"}};
+  CHECK(ckpt::Loader(loose, deeper).not_loaded().size() == 12);
+  CHECK(ckpt::Loader(loose, deeper).not_loaded().front().starts_with("h.0.ln_1.bias"));
+  loose.renames = {{"nothing", "x"}};
+  CHECK(test::message_of<InputError>([&] { ckpt::Loader(loose, deeper); }).find("--rename nothing=x") !=
+        std::string::npos);
+}
