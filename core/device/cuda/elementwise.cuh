@@ -25,6 +25,11 @@ inline unsigned blocks_for(std::int64_t items, int threads = threads_per_block) 
   return static_cast<unsigned>(std::clamp<std::int64_t>((items + threads - 1) / threads, 1, most));
 }
 
+/// The same for sums, whose barriers cost more than a few turns of a loop.
+inline unsigned blocks_for_sum(std::int64_t items) {
+  return blocks_for((items + 15) / 16);
+}
+
 /// The first of this thread's items, and the distance to the next.
 __device__ inline std::int64_t first_item() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

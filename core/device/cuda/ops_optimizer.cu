@@ -125,7 +125,7 @@ void CudaOps::grad_stats(Stream& stream, TensorView out, ConstTensorView x) {
     QueuedStream& ours = cuda_stream(stream);
     if (x.empty()) return;
     ours.use_gpu();
-    const unsigned blocks = blocks_for(x.numel);
+    const unsigned blocks = blocks_for_sum(x.numel);
     auto* partial = static_cast<PartialStats*>(ours.scratch(blocks * std::int64_t{sizeof(PartialStats)}));
     launch(&grad_stats_kernel<T>, blocks, threads_per_block, 0, ours.handle(), partial, pointer<T>(x),
            x.numel);
@@ -142,7 +142,7 @@ void CudaOps::sum_of_squares(Stream& stream, TensorView out, ConstTensorView x, 
     QueuedStream& ours = cuda_stream(stream);
     if (x.empty()) return;
     ours.use_gpu();
-    const unsigned blocks = blocks_for(x.numel);
+    const unsigned blocks = blocks_for_sum(x.numel);
     auto* partial = static_cast<Slices*>(ours.scratch(blocks * std::int64_t{sizeof(Slices)}));
     launch(&slices_kernel<T>, blocks, threads_per_block, 0, ours.handle(), partial, pointer<T>(x), x.numel,
            max_abs, total_elems);
