@@ -192,6 +192,21 @@ TEST_CASE("split orders by key and leaves out who wants no color") {
   });
 }
 
+TEST_CASE("a split without blocking is in progress until all ranks have asked") {
+  ncclComm_t comms[2] = {};
+  ncclComm_t halves[2] = {};
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclResult_t state = ncclSuccess;
+  NCCL_OK(ncclCommInitAll(comms, 2, nullptr));
+  for (const int rank : {0, 1}) {
+    CHECK(ncclCommSplit(comms[rank], 0, 0, &halves[rank], &config) == ncclInProgress);
+    NCCL_OK(ncclCommGetAsyncError(halves[0], &state));
+    CHECK(state == (rank == 0 ? ncclInProgress : ncclSuccess));
+  }
+  for (ncclComm_t comm : {comms[0], comms[1], halves[0], halves[1]}) NCCL_OK(ncclCommDestroy(comm));
+}
+
 TEST_CASE("a rank that never comes blocks the others until they abort") {
   const int devices[] = {0, 1};
   ncclComm_t comms[2] = {};
@@ -226,7 +241,8 @@ TEST_CASE("different calls, and an error put in by the test, are asynchronous er
       NCCL_OK(ncclAllReduce(data, data, count, ncclFloat, ncclSum, comms[rank], *streams.back()));
     }
     ncclResult_t state = ncclSuccess;
-    while (state == ncclSuccess) NCCL_OK(ncclCommGetAsyncError(comms[0], &state));
+    for (; state == ncclSuccess; std::this_thread::sleep_for(1ms))
+      NCCL_OK(ncclCommGetAsyncError(comms[0], &state));
     CHECK(state == (mismatch ? ncclInvalidUsage : ncclSystemError));
     CHECK(cudaStreamQuery(*streams[0]) == cudaErrorNotReady);
     for (ncclComm_t comm : comms) NCCL_OK(ncclCommAbort(comm));

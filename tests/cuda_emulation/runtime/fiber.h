@@ -34,7 +34,7 @@ class Fiber {
   void* stack_pointer_ = nullptr;
   char* stack_ = nullptr;  ///< the lowest address that may be used
   std::size_t stack_bytes_ = 0;
-  void* asan_fake_stack_ = nullptr;
+  [[maybe_unused]] void* asan_fake_stack_ = nullptr;
   void* tsan_thread_ = nullptr;
 };
 

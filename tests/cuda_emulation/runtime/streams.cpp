@@ -150,6 +150,12 @@ namespace {
 struct WaitCount {
   std::atomic<std::int64_t> submitted{0};
   std::atomic<std::int64_t> skipped{-1};  ///< the number of the one to leave out
+
+  /// Is the next one to be left out? Counting orders no two host threads.
+  bool skip_next() {
+    const Quiet quiet;
+    return submitted++ == skipped;
+  }
 };
 
 WaitCount& waits_of(int device) {
@@ -171,8 +177,7 @@ std::int64_t cuda_emulation::stream_waits(int device) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
   if (event == nullptr) return fail(cudaErrorInvalidResourceHandle);
   if (flags != cudaEventWaitDefault) return fail(cudaErrorInvalidValue);
-  WaitCount& waits = waits_of(queue_of(stream)->device());
-  if (waits.submitted++ == waits.skipped) return cudaSuccess;
+  if (waits_of(queue_of(stream)->device()).skip_next()) return cudaSuccess;
   if (const Ref<Mark> mark = event->mark()) submit_in_order(queue_of(stream), [mark] { mark->wait(); });
   return cudaSuccess;
 }
