@@ -13,8 +13,8 @@ struct VerifyReport {
 };
 
 /// Reads every byte of the checkpoint `folder`: the digests of checkpoint.h5, of every slice and of all
-/// bytes between them; that every logical element is stored exactly once; that all values are finite and
-/// padding is zero; that no file is missing or too many. Goes on after a fault, except where checkpoint.h5
+/// bytes between them (padding included); that every logical element is stored exactly once; that all values
+/// are finite; that no file is missing or too many. Goes on after a fault, except where checkpoint.h5
 /// itself is damaged: without it nothing is known of the rest. Throws nothing for what is wrong with the
 /// checkpoint.
 VerifyReport verify(const std::string& folder);
