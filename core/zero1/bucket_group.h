@@ -65,10 +65,8 @@ class BucketGroup {
   /// The shards have been stepped: the other ranks' parameters are stale until a gather.
   void mark_params_stale() { gather_ = Gather::due; }
   void set_next_param_gather(BucketGroup* next) { next_param_gather_ = next; }
-  bool param_gather_due() const { return gather_ != Gather::none; }
 
   const std::vector<BucketRef>& buckets() const { return buckets_; }
-  bool learning_counts() const { return first_iteration_; }
 
  private:
   struct ReadyCount {
