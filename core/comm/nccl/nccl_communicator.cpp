@@ -60,10 +60,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<local::Group> group, int rank
       ordinal_(ordinal),
       watch_(std::move(watch)),
       clique_(std::move(clique)),
-      barrier_(device.allocate(size_bytes(DType::fp32), MemoryKind::communication)) {
-  const gpu::CurrentGpu current(ordinal_);
-  ZERO1_CUDA_CHECK(cudaMemset(barrier_.data(), 0, static_cast<std::size_t>(barrier_.bytes())));
-}
+      barrier_(device.allocate(size_bytes(DType::fp32), MemoryKind::communication)) {}
 
 NcclCommunicator::~NcclCommunicator() {
   try {
@@ -137,6 +134,7 @@ void NcclCommunicator::issue(ncclComm_t comm, const Call& call, TensorView stagi
   void* out = call.out.data;
   const void* in = call.in.data;
   if (call.kind == CallKind::barrier) {
+    ZERO1_CUDA_CHECK(cudaMemsetAsync(barrier_.data(), 0, static_cast<std::size_t>(barrier_.bytes()), stream));
     ZERO1_NCCL_CHECK(ncclAllReduce(barrier_.data(), barrier_.data(), 1, ncclFloat32, ncclMax, comm, stream));
     return;
   }
