@@ -23,9 +23,15 @@ std::string to_json(const RunInfo& info) {
   }
   const Json config = Json::parse(info.config_json, nullptr, false);
   if (config.is_discarded()) throw InputError("trace: RunInfo::config_json is not JSON: " + info.config_json);
-  const Json json{{"ranks", info.ranks},   {"params", info.params},
-                  {"layers", info.layers}, {"buckets", std::move(buckets)},
-                  {"config", config},      {"clock_uncertainty_ns", info.clock_uncertainty_ns}};
+  const Json layout = Json::parse(info.layout_json, nullptr, false);
+  if (layout.is_discarded()) throw InputError("trace: RunInfo::layout_json is not JSON: " + info.layout_json);
+  const Json json{{"ranks", info.ranks},
+                  {"params", info.params},
+                  {"layers", info.layers},
+                  {"buckets", std::move(buckets)},
+                  {"config", config},
+                  {"layout", layout},
+                  {"clock_uncertainty_ns", info.clock_uncertainty_ns}};
   // A name that is not UTF-8 must not cost the run its trace.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -48,13 +54,17 @@ class InfoParser {
                               integer(bucket, "start", 0, INT64_MAX), integer(bucket, "end", 0, INT64_MAX),
                               integer(bucket, "bytes", 0, INT64_MAX)});
     }
-    info.config_json =
-        field(json_, "config", Json::value_t::null).dump(-1, ' ', false, Json::error_handler_t::replace);
+    info.config_json = dump(field(json_, "config", Json::value_t::null));
+    if (json_.contains("layout")) info.layout_json = dump(json_["layout"]);  // younger than version 1
     info.clock_uncertainty_ns = integer(json_, "clock_uncertainty_ns", 0, INT64_MAX);
     return info;
   }
 
  private:
+  static std::string dump(const Json& value) {
+    return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+
   [[noreturn]] void fail(const char* key, const std::string& expected) const {
     throw InputError(
         fmt::format("{}: the run information's field \"{}\" is not {}; the file is damaged or not ours",

@@ -24,8 +24,9 @@ struct RunInfo {
     std::int64_t start = 0, end = 0;  ///< world range in the buffer, elements
     std::int64_t bytes = 0;           ///< of its gradients
   };
-  std::vector<Bucket> buckets;     ///< by global bucket number
-  std::string config_json = "{}";  ///< the run's configuration, for people
+  std::vector<Bucket> buckets;       ///< by global bucket number
+  std::string config_json = "{}";    ///< the run's configuration, for people
+  std::string layout_json = "null";  ///< the `case` its layout is computed from (core/layout/json.h), or null
   std::int64_t clock_uncertainty_ns = 0;
 };
 

@@ -2,9 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
+
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/comm/local/local_world.h"
+#include "core/layout/json.h"
 #include "core/train/step_reporter.h"
 #include "core/train/weights.h"
 
@@ -37,6 +40,8 @@ trace::RunInfo run_info(const TrainConfig& config, const Model& model, const Lay
     }
   }
   info.config_json = to_json(config);
+  info.layout_json = layout_case_json({"", layout.specs, layout.options})
+                         .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   return info;
 }
 

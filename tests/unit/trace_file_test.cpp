@@ -29,6 +29,7 @@ RunInfo sample_info() {
   info.layers = {"embedding"};
   info.buckets = {{0, 0, 128, 512}, {1, 128, 7'000'000'000, 28'000'000'000}};
   info.config_json = R"({"lr":0.001,"dp":3})";
+  info.layout_json = R"({"params":[]})";
   info.clock_uncertainty_ns = 17;
   return info;
 }
@@ -107,6 +108,7 @@ TEST_CASE("what is written comes back: header, records, drops, chunks") {
   CHECK(info.buckets[1].end == 7'000'000'000);
   CHECK(info.buckets[1].bytes == 28'000'000'000);
   CHECK(info.config_json == R"({"lr":0.001,"dp":3})");
+  CHECK(info.layout_json == R"({"params":[]})");
   CHECK(info.clock_uncertainty_ns == 17);
 
   REQUIRE(reader.chunks().size() == 5);
