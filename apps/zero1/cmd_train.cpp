@@ -52,6 +52,39 @@ void check_outputs(const TrainOptions& o) {
   if (!o.config.save_weights.empty()) OutputFile{o.config.save_weights};
 }
 
+/// The file of --metrics: a line per step. What it held before is replaced when the first line comes: a run
+/// that cannot begin leaves it as it was.
+class MetricsFile {
+ public:
+  explicit MetricsFile(const std::string& path) : path_(path) {
+    if (!path.empty()) open(std::ios::app);
+  }
+
+  void write(const StepMetrics& step) {
+    if (path_.empty()) return;
+    if (!begun_) {
+      out_.close();
+      open(std::ios::trunc);
+      begun_ = true;
+    }
+    out_ << to_json(step) << '\n' << std::flush;
+  }
+
+  void finish() {
+    if (!path_.empty() && !out_.flush()) throw Error(fmt::format("--metrics {}: writing failed", path_));
+  }
+
+ private:
+  void open(std::ios::openmode mode) {
+    out_.open(path_, mode);
+    if (!out_) throw InputError(fmt::format("--metrics {}: cannot be written", path_));
+  }
+
+  std::string path_;
+  std::ofstream out_;
+  bool begun_ = false;
+};
+
 /// What the run's ranks run on. Prints what only that machine can say of itself.
 MachineFactory choose_machine(const TrainConfig& config) {
   if (config.device != "cuda") return make_cpu_machine;
@@ -101,15 +134,11 @@ int run_train(const TrainOptions& options) {
   const TrainConfig config = train_config(options);
   check_outputs(options);
   const MachineFactory make_machine = choose_machine(config);
-  std::ofstream metrics;
-  if (!options.metrics.empty()) {
-    metrics.open(options.metrics, std::ios::trunc);
-    if (!metrics) throw InputError(fmt::format("--metrics {}: cannot be written", options.metrics));
-  }
+  MetricsFile metrics(options.metrics);
   print_header(config);
   TrainObserver observer;
   observer.on_step = [&](const StepMetrics& step) {
-    if (metrics.is_open()) metrics << to_json(step) << '\n' << std::flush;
+    metrics.write(step);
     const bool due = options.log_interval > 0 && step.step % options.log_interval == 0;
     if (due || (options.log_interval > 0 && step.valid_loss)) print_step(config, step);
   };
@@ -118,9 +147,7 @@ int run_train(const TrainOptions& options) {
   use_checkpoints(options, config, observer, loader, saver);
   const TrainSummary summary = train(config, observer, make_machine);
   if (saver) saver->finish();
-  if (metrics.is_open() && !metrics.flush()) {
-    throw Error(fmt::format("--metrics {}: writing failed", options.metrics));
-  }
+  metrics.finish();
   print_summary(config, summary);
   if (saver)
     fmt::print("Checkpoints: {} saved, the last is {}\n", saver->published().size(),

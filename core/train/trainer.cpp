@@ -71,8 +71,9 @@ class Run {
         compute_layout(specs, layout_options(config.data_parallel, specs, config.dp, config.dp));
     summary_.memory.resize(static_cast<std::size_t>(config.dp));
     param_hashes_.resize(static_cast<std::size_t>(config.dp));
-    make_recorder();
+    if (!config.init.empty()) check_weights(specs, config.init);
     machine_ = make_machine(config, paused());
+    make_recorder();  // last: it replaces an older trace, which a run that cannot begin must not cost
   }
 
   TrainSummary execute() {

@@ -19,7 +19,6 @@ void init_weights(DataParallel& data_parallel, std::uint64_t seed) {
 
 namespace {
 
-/// Compares the file's names and shapes with the model's before anything is read.
 void check_names_and_shapes(const std::vector<ParamSpec>& specs, const SafetensorsReader& file,
                             const std::string& path) {
   std::string faults;
@@ -41,6 +40,10 @@ void check_names_and_shapes(const std::vector<ParamSpec>& specs, const Safetenso
 }
 
 }  // namespace
+
+void check_weights(const std::vector<ParamSpec>& specs, const std::string& path) {
+  check_names_and_shapes(specs, SafetensorsReader(path), path);
+}
 
 void load_weights(DataParallel& data_parallel, const std::string& path) {
   const SafetensorsReader file(path);

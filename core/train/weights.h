@@ -14,6 +14,9 @@ void init_weights(DataParallel& data_parallel, std::uint64_t seed);
 /// InputError listing all names that are missing, all that are unexpected, and every shape that differs.
 void load_weights(DataParallel& data_parallel, const std::string& path);
 
+/// What load_weights would throw before it reads a value, without a model: for the start of a run.
+void check_weights(const std::vector<ParamSpec>& specs, const std::string& path);
+
 /// Writes every parameter in its own dtype. Drain the gathers first; one rank of the group calls it.
 void save_weights(const DataParallel& data_parallel, const std::string& path);
 

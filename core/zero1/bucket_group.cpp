@@ -268,6 +268,7 @@ void BucketGroup::check_gradients() {
 // ---- parameters -----------------------------------------------------------------------------------
 
 void BucketGroup::start_param_sync() {
+  if (gather_ != Gather::due) return;
   context_.compute.record(*inputs_ready_);
   context_.communication.wait(*inputs_ready_);
   emit_state(BucketState::gathering);
@@ -279,15 +280,13 @@ void BucketGroup::start_param_sync() {
   gather_ = Gather::dispatched;
 }
 
-void BucketGroup::finish_param_sync() {
-  if (gather_ == Gather::none) return;
-  if (gather_ == Gather::due) start_param_sync();
+bool BucketGroup::finish_param_sync() {
+  if (gather_ == Gather::none) return false;
+  start_param_sync();
   wait_for(gathering_, Collective::all_gather);
   gather_ = Gather::none;
   emit_state(BucketState::current);
-  if (next_param_gather_ != nullptr && next_param_gather_->gather_ == Gather::due) {
-    next_param_gather_->start_param_sync();
-  }
+  return true;
 }
 
 }  // namespace zero1

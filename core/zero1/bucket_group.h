@@ -57,14 +57,12 @@ class BucketGroup {
 
   // ---- parameters ----
 
-  /// Queues the all-gather of all buckets after what the compute stream has been given so far.
-  void start_param_sync();
-  /// Makes the compute stream wait for the gather (starting it if needed), then starts that of the next
-  /// group in `set_next_param_gather`'s chain. Nothing happens when no gather is due.
-  void finish_param_sync();
   /// The shards have been stepped: the other ranks' parameters are stale until a gather.
   void mark_params_stale() { gather_ = Gather::due; }
-  void set_next_param_gather(BucketGroup* next) { next_param_gather_ = next; }
+  /// If a gather is due and not under way, queues it after what the compute stream has been given so far.
+  void start_param_sync();
+  /// Makes the compute stream wait for the gather, starting it if needed. False where none was due.
+  bool finish_param_sync();
 
   const std::vector<BucketRef>& buckets() const { return buckets_; }
 
@@ -109,7 +107,6 @@ class BucketGroup {
   bool reduction_outstanding_ = false;
   Work gathering_;
   Gather gather_ = Gather::none;
-  BucketGroup* next_param_gather_ = nullptr;
 };
 
 }  // namespace zero1

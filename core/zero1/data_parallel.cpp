@@ -135,11 +135,7 @@ void DataParallel::build_groups() {
     order[g] = order.size() - 1 - g;  // ties: last in backward first
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return first_layer[a] < first_layer[b]; });
-  for (const std::size_t g : order) gather_order_.push_back(&groups_[g]);
-  if (!config_.overlap_param_gather) return;
-  for (std::size_t g = 0; g + 1 < gather_order_.size(); ++g) {
-    gather_order_[g]->set_next_param_gather(gather_order_[g + 1]);
-  }
+  for (const std::size_t g : order) gather_order_.push_back({&groups_[g], first_layer[g]});
 }
 
 const ParamAndGradBuffer& DataParallel::buffer_of(int param) const {
@@ -217,16 +213,22 @@ void DataParallel::finish_grad_sync() {
 void DataParallel::start_param_sync() {
   if (!config_.use_distributed_optimizer) return;  // every rank has stepped everything
   for (BucketGroup& group : groups_) group.mark_params_stale();
-  if (config_.overlap_param_gather) {
-    gather_order_.front()->start_param_sync();
-    return;
-  }
-  for (BucketGroup* group : gather_order_) group->start_param_sync();
+  next_gather_ = 0;
+  if (config_.overlap_param_gather) return start_next_layers_gathers();
+  for (const Gather& gather : gather_order_) gather.group->start_param_sync();
   drain_param_gathers();
 }
 
+void DataParallel::start_next_layers_gathers() {
+  const std::size_t first = next_gather_;
+  while (next_gather_ < gather_order_.size() &&
+         gather_order_[next_gather_].first_layer == gather_order_[first].first_layer) {
+    gather_order_[next_gather_++].group->start_param_sync();
+  }
+}
+
 void DataParallel::drain_param_gathers() {
-  for (BucketGroup* group : gather_order_) group->finish_param_sync();
+  for (const Gather& gather : gather_order_) gather.group->finish_param_sync();
 }
 
 // ---- hooks ----------------------------------------------------------------------------------------
@@ -240,9 +242,11 @@ void DataParallel::begin_layer(trace::Kind kind, int layer) {
 }
 
 void DataParallel::begin_forward(int layer) {
+  bool waited = false;
   for (const int p : model_.layers()[static_cast<std::size_t>(layer)].params) {
-    groups_[static_cast<std::size_t>(group_of(p))].finish_param_sync();
+    waited |= groups_[static_cast<std::size_t>(group_of(p))].finish_param_sync();
   }
+  if (waited && config_.overlap_param_gather) start_next_layers_gathers();
   begin_layer(trace::Kind::forward, layer);
 }
 

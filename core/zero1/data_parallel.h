@@ -71,8 +71,8 @@ class DataParallel : public ModelHooks {
 
   // ---- parameters ----
 
-  /// The optimizer has stepped this rank's shards. With overlap_param_gather dispatches the first gather
-  /// and leaves the others to forward; without it gathers everything now.
+  /// The optimizer has stepped this rank's shards. With overlap_param_gather dispatches what the first layer
+  /// needs and leaves the others to forward; without it gathers everything now.
   void start_param_sync();
   /// Completes every gather that is due: before evaluation, saving and shutdown.
   void drain_param_gathers();
@@ -85,20 +85,29 @@ class DataParallel : public ModelHooks {
   void grad_ready(int param) override;
 
  private:
+  struct Gather {
+    BucketGroup* group = nullptr;
+    int first_layer = 0;  ///< the first that reads one of its parameters
+  };
+
   void build_groups();
   void check_ranks_agree();
   const ParamAndGradBuffer& buffer_of(int param) const;
   int group_of(int param) const;
   void begin_layer(trace::Kind kind, int layer);
+  /// Starts the gathers of all groups that the next layer needs which needs any: they run while this one
+  /// computes.
+  void start_next_layers_gathers();
 
   RankContext& context_;
   Model& model_;
   DataParallelConfig config_;
   Layout layout_;
   std::vector<std::unique_ptr<ParamAndGradBuffer>> buffers_;
-  std::deque<BucketGroup> groups_;          ///< in the order in which backward completes them
-  std::vector<int> group_of_bucket_;        ///< by global bucket number
-  std::vector<BucketGroup*> gather_order_;  ///< in the order in which forward needs them
+  std::deque<BucketGroup> groups_;    ///< in the order in which backward completes them
+  std::vector<int> group_of_bucket_;  ///< by global bucket number
+  std::vector<Gather> gather_order_;  ///< in the order in which forward needs them
+  std::size_t next_gather_ = 0;       ///< of gather_order_: what comes before has been started
   bool is_last_microbatch_ = true;
   trace::Tracer::Span layer_span_;
 };

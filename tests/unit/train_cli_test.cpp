@@ -133,6 +133,31 @@ TEST_CASE("what cannot be written is told before the training, with status 2") {
   CHECK(run_zero1(tiny + "> /dev/full").status == 1);
 }
 
+TEST_CASE("a run that cannot begin leaves older metrics and traces as they are") {
+  const TemporaryFolder folder;
+  const std::string metrics = folder.path("m.jsonl");
+  const std::string trace = folder.path("run.trace");
+  const std::string outputs = "--metrics " + quoted(metrics) + " --trace " + quoted(trace) + " ";
+  REQUIRE(run_zero1(tiny + outputs).status == 0);
+  const std::string old_metrics = folder.read("m.jsonl");
+  const std::string old_trace = folder.read("run.trace");
+  REQUIRE(
+      run_zero1(tiny + "--hidden-size 32 --save-weights " + quoted(folder.path("wide.safetensors"))).status ==
+      0);
+  const std::string not_weights = quoted(folder.write("text", "no weights, and too short to train on"));
+  for (const std::string& bad :
+       {"--init " + quoted(folder.path("wide.safetensors")), "--init " + not_weights,
+        "--init " + quoted(folder.path("missing")), "--load " + not_weights,
+        "--seq-length 64 --data " + not_weights, std::string("--device cuda --dp 999")}) {
+    const Outcome outcome = run_zero1(tiny + outputs + bad);
+    CAPTURE(bad);
+    CAPTURE(outcome.output);
+    CHECK(outcome.status == 2);
+    CHECK(folder.read("m.jsonl") == old_metrics);
+    CHECK(folder.read("run.trace") == old_trace);
+  }
+}
+
 TEST_CASE("no output replaces what the run reads, nor another output") {
   const TemporaryFolder folder;
   const std::string text(1000, 'a');
