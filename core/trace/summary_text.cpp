@@ -134,6 +134,15 @@ class TextWriter {
     head("Buckets", "size", "reduction", "all-gather", "exposed", "overlap", "reduction begins");
     head("", "", "(per call)", "(per call)", "(per step)", "", "before backward ends");
     for (const auto& [bucket, figures] : summary_.overlap.buckets) bucket_line(bucket, figures, rank_steps);
+    const bool any_late = std::any_of(
+        summary_.overlap.buckets.begin(), summary_.overlap.buckets.end(),
+        [](const auto& entry) { return entry.second.lead_count > 0 && entry.second.lead_ns_sum < 0; });
+    if (any_late) {
+      line(
+          "  A reduction is issued before backward ends and may begin later: it queues behind those before "
+          "it");
+      line("  where the link cannot keep up, or its gradients were the last to be ready.");
+    }
   }
 
   void bucket_line(int bucket, const BucketFigures& figures, std::int64_t rank_steps) {

@@ -82,6 +82,7 @@ TEST_CASE("tables and their restrictions") {
   CHECK(contains(run(one + " --rank 3").output, "rank 3 owns 55,232 elements"));
   CHECK(contains(run(one + " --param embedding.word_embeddings.weight").output, "held by "));
   CHECK(run(one + " --rank 4").status == 2);
+  CHECK(run(one + " --rank ''").status == 2);
   const Outcome unknown = run(one + " --param word_embeddings");
   CHECK(unknown.status == 2);
   CHECK(contains(unknown.output, "similar: embedding.word_embeddings.weight"));
