@@ -141,7 +141,8 @@ class TextWriter {
       line(
           "  A reduction is issued before backward ends and may begin later: it queues behind those before "
           "it");
-      line("  where the link cannot keep up, or its gradients were the last to be ready.");
+      line(
+          "  behind others on a link that cannot keep up, or where its gradients were the last to be ready.");
     }
   }
 
