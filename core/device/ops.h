@@ -71,6 +71,12 @@ class Ops {
   /// `out`: fp64[2] on the device. Any order of calls gives the same bits.
   virtual void grad_stats(Stream& stream, TensorView out, ConstTensorView x) = 0;
 
+  /// grad_stats of x as it is, and scale: one pass over memory where a device can, with the same bits.
+  virtual void grad_stats_and_scale(Stream& stream, TensorView out, TensorView x, float factor) {
+    grad_stats(stream, out, x);
+    scale(stream, x, factor);
+  }
+
   /// Adds Σ x[i]² to `out`, fp64[3] on the device, in a way that does not depend on the order of
   /// elements, on how they are split into calls, or on the ranks that hold the pieces: each square is
   /// cut into three slices on fixed grids below the bound, and sums of slices are exact in fp64.

@@ -173,32 +173,51 @@ float BucketGroup::gradient_scaling_factor(const BucketRef& bucket) const {
   return static_cast<float>(communicator_.size()) / static_cast<float>(context_.dp_size());
 }
 
-/// What happens to gradients before their collective, queued on the communication stream.
+/// What happens to gradients before their collective, queued on the communication stream: checks and scaling,
+/// in one pass over memory where both are due.
 void BucketGroup::prepare_gradients() {
-  Stream& stream = context_.communication;
-  Ops& ops = context_.device.ops();
   trace::Event event;
   event.stream = trace::StreamId::communication;
-  if (!host_stats_.empty()) {
-    event.kind = Kind::check_gradients;
-    event.bucket = buckets_.front().global_bucket;
-    const auto span = context_.tracer.span(stream, event);
-    const TensorView stats = grad_stats_.view(DType::fp64);
-    ops.fill(stream, stats, 0);
-    for (std::size_t i = 0; i < counts_.size(); ++i) {
-      const auto first = static_cast<std::int64_t>(2 * i);
-      const BucketRef& bucket = buckets_[static_cast<std::size_t>(counts_[i].bucket)];
-      ops.grad_stats(stream, stats.slice({first, first + 2}), bucket.buffer->main_grad(counts_[i].param));
-    }
-    context_.device.copy_to_host(stream, host_stats_.data(), stats);
+  event.kind = Kind::check_gradients;
+  event.bucket = buckets_.front().global_bucket;
+  const bool checks = !host_stats_.empty();
+  trace::Tracer::Span checking;
+  if (checks) {
+    checking = context_.tracer.span(context_.communication, event);
+    context_.device.ops().fill(context_.communication, grad_stats_.view(DType::fp64), 0);
   }
-  for (const BucketRef& bucket : buckets_) {
-    const float factor = gradient_scaling_factor(bucket);
-    if (factor == 1.0F) continue;
-    event.kind = Kind::scale_gradients;
-    event.bucket = bucket.global_bucket;
-    const auto span = context_.tracer.span(stream, event);
-    ops.scale(stream, bucket.buffer->bucket_grads(bucket.bucket), factor);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const float factor = gradient_scaling_factor(buckets_[b]);
+    trace::Tracer::Span scaling;
+    if (factor != 1.0F) {
+      event.kind = Kind::scale_gradients;
+      event.bucket = buckets_[b].global_bucket;
+      scaling = context_.tracer.span(context_.communication, event);
+    }
+    if (checks)
+      check_and_scale(static_cast<int>(b), factor);
+    else if (factor != 1.0F)
+      context_.device.ops().scale(context_.communication,
+                                  buckets_[b].buffer->bucket_grads(buckets_[b].bucket), factor);
+  }
+  if (checks) {
+    context_.device.copy_to_host(context_.communication, host_stats_.data(), grad_stats_.view(DType::fp64));
+  }
+}
+
+/// Padding is zero and stays so: only the parameters' gradients are multiplied.
+void BucketGroup::check_and_scale(int bucket, float factor) {
+  Stream& stream = context_.communication;
+  Ops& ops = context_.device.ops();
+  for (std::size_t i = 0; i < counts_.size(); ++i) {
+    if (counts_[i].bucket != bucket) continue;
+    const auto first = static_cast<std::int64_t>(2 * i);
+    const TensorView stats = grad_stats_.view(DType::fp64).slice({first, first + 2});
+    const TensorView grad = buckets_[static_cast<std::size_t>(bucket)].buffer->main_grad(counts_[i].param);
+    if (factor == 1.0F)
+      ops.grad_stats(stream, stats, grad);
+    else
+      ops.grad_stats_and_scale(stream, stats, grad, factor);
   }
 }
 

@@ -76,6 +76,7 @@ class BucketGroup {
   enum class Gather { none, due, dispatched };
 
   void prepare_gradients();
+  void check_and_scale(int bucket, float factor);
   void check_reports() const;
   void check_gradients();
   float gradient_scaling_factor(const BucketRef& bucket) const;

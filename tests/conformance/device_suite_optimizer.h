@@ -37,6 +37,25 @@ TEST_CASE("grad_stats finds the largest finite magnitude and counts the rest") {
   });
 }
 
+TEST_CASE("grad_stats_and_scale is both, bit for bit") {
+  on_each_backend([](Rig& rig) {
+    for (const DType dtype : low_dtypes) {
+      for (const std::int64_t n : odd_sizes) {
+        auto values = random_values(dtype, n, 6);
+        for (std::size_t i = 3; i < values.size(); i += 5) values[i] = i % 2 == 0 ? nan : infinity;
+        const Tensor together(rig, dtype, values), apart(rig, dtype, values);
+        const Tensor out(rig, DType::fp64, std::vector<double>{0, 1});
+        const Tensor expected(rig, DType::fp64, std::vector<double>{0, 1});
+        rig.ops.grad_stats_and_scale(rig.stream, out, together, 1.0F / 3);
+        rig.ops.grad_stats(rig.stream, expected, apart);
+        rig.ops.scale(rig.stream, apart, 1.0F / 3);
+        check_equal(out.read(), expected.read());
+        check_equal(together.read(), apart.read());
+      }
+    }
+  });
+}
+
 /// One shard in host memory, updated by the fp64 reference beside the device.
 struct AdamShard {
   std::vector<double> param, m, v;

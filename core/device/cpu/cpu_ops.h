@@ -21,6 +21,7 @@ class CpuOps final : public Ops {
   void accumulate(Stream& stream, TensorView dst, ConstTensorView src) override;
 
   void grad_stats(Stream& stream, TensorView out, ConstTensorView x) override;
+  void grad_stats_and_scale(Stream& stream, TensorView out, TensorView x, float factor) override;
   void sum_of_squares(Stream& stream, TensorView out, ConstTensorView x, const double* max_abs,
                       std::int64_t total_elems) override;
   void adamw(Stream& stream, const AdamWArgs& args) override;

@@ -21,18 +21,21 @@ struct GradStats {
   std::int64_t non_finite = 0;
 };
 
-template <class T>
-GradStats stats_of(const T* x, std::int64_t begin, std::int64_t end) {
+/// Calls `also(i, part, value)` with what it has read, so that a pass over memory can serve twice.
+template <class T, class Also>
+GradStats stats_of(const T* x, std::int64_t begin, std::int64_t end, Also&& also) {
   constexpr std::int64_t block = std::int64_t{1} << 24;  // counts of a lane stay below 2^32
   GradStats total;
   for (std::int64_t start = begin; start < end; start += block) {
     UintVec largest{};
     UintVec bad{};
     for_lanes(start, std::min(end, start + block), [&](std::int64_t i, auto part) {
-      const UintVec magnitude = bits_of(load(x + i, part)) & 0x7FFFFFFFu;
+      const Vec value = load(x + i, part);
+      const UintVec magnitude = bits_of(value) & 0x7FFFFFFFu;
       const UintVec finite = magnitude < infinity_bits ? magnitude : UintVec{};
       largest = finite > largest ? finite : largest;
       bad += magnitude < infinity_bits ? UintVec{} : UintVec{} + 1u;
+      also(i, part, value);
     });
     for (int lane = 0; lane < lanes; ++lane) {
       total.max_bits = std::max(total.max_bits, std::uint32_t{largest[lane]});
@@ -94,18 +97,42 @@ void adamw_range(const AdamWArgs& args, std::int64_t begin, std::int64_t end) {
 
 }  // namespace
 
+namespace {
+
+void add_stats(double* result, const GradStats& stats) {
+  result[0] = std::max(result[0], static_cast<double>(std::bit_cast<float>(stats.max_bits)));
+  result[1] += static_cast<double>(stats.non_finite);
+}
+
+}  // namespace
+
 void CpuOps::grad_stats(Stream& stream, TensorView out, ConstTensorView x) {
   check("grad_stats", "out", out, DType::fp64, 2);
   visit_low("grad_stats", "x", x.dtype, [&](auto type) {
     using T = decltype(type);
     run(stream, [out, x](Workers& workers) {
       std::mutex mutex;
-      double* result = out.as<double>();
       workers.split(x.numel, [&](std::int64_t begin, std::int64_t end) {
-        const GradStats stats = stats_of(x.as<T>(), begin, end);
+        const GradStats stats = stats_of(x.as<T>(), begin, end, [](auto&&...) {});
         const std::lock_guard lock(mutex);
-        result[0] = std::max(result[0], static_cast<double>(std::bit_cast<float>(stats.max_bits)));
-        result[1] += static_cast<double>(stats.non_finite);
+        add_stats(out.as<double>(), stats);
+      });
+    });
+  });
+}
+
+void CpuOps::grad_stats_and_scale(Stream& stream, TensorView out, TensorView x, float factor) {
+  check("grad_stats_and_scale", "out", out, DType::fp64, 2);
+  visit_low("grad_stats_and_scale", "x", x.dtype, [&](auto type) {
+    using T = decltype(type);
+    run(stream, [out, x, factor](Workers& workers) {
+      std::mutex mutex;
+      workers.split(x.numel, [&](std::int64_t begin, std::int64_t end) {
+        T* p = x.as<T>();
+        const GradStats stats = stats_of(
+            p, begin, end, [&](std::int64_t i, auto part, Vec value) { store(p + i, value * factor, part); });
+        const std::lock_guard lock(mutex);
+        add_stats(out.as<double>(), stats);
       });
     });
   });
