@@ -1,5 +1,6 @@
 // fill, cast, scale, accumulate.
 #include <algorithm>
+#include <cstring>
 #include <type_traits>
 
 #include "core/device/cpu/cpu_ops.h"
@@ -22,12 +23,27 @@ void cast_range(Dst* dst, const Src* src, std::int64_t begin, std::int64_t end) 
 
 }  // namespace
 
+namespace {
+
+template <class T>
+void fill_range(T* begin, T* end, T value) {
+  const T zero{};
+  if (std::memcmp(&value, &zero, sizeof(T)) == 0) {
+    // For long stretches the C library stores past the caches, without reading the lines first.
+    std::memset(static_cast<void*>(begin), 0, static_cast<std::size_t>(end - begin) * sizeof(T));
+  } else {
+    std::fill(begin, end, value);
+  }
+}
+
+}  // namespace
+
 void CpuOps::fill(Stream& stream, TensorView x, float value) {
   visit_dtype(x.dtype, [&](auto type) {
     using T = decltype(type);
     run(stream, [x, value](Workers& workers) {
       workers.split(x.numel, [&](std::int64_t begin, std::int64_t end) {
-        std::fill(x.as<T>() + begin, x.as<T>() + end, static_cast<T>(value));
+        fill_range(x.as<T>() + begin, x.as<T>() + end, static_cast<T>(value));
       });
     });
   });
