@@ -3,11 +3,9 @@
 
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "core/trace/gate.h"
-#include "core/trace/recorder.h"
 #include "viz/model/selection.h"
 
 namespace zero1::viz {
@@ -38,14 +36,8 @@ class Breakpoints {
 /// layer those that it has.
 trace::Breakpoint breakpoint_at(const trace::Event& event);
 
-/// From what is selected without an event: a parameter (its gradient is ready), else a bucket (its reduction
-/// runs); on the selected rank and in the selected step where there are such. Nothing where neither is.
+/// From what is selected without an event: a parameter (its gradient is ready), else a bucket (it is ready to
+/// be reduced); on the selected rank and in the selected step where there are such. Nothing where neither is.
 std::optional<trace::Breakpoint> breakpoint_at(const Selection& selection);
-
-/// "collective_run reduce-scatter · rank 2 · bucket 3 · step 2"; "any event" where nothing is set.
-std::string describe(const trace::Breakpoint& breakpoint, const trace::RunInfo& info);
-
-/// The same for an event: "backward h.0 · rank 1 · step 2, microbatch 0".
-std::string describe(const trace::Event& event, const trace::RunInfo& info);
 
 }  // namespace zero1::viz

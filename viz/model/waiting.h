@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/trace/event.h"
+#include "core/trace/probe.h"
 #include "core/trace/recorder.h"
 
 namespace zero1::viz {
@@ -29,7 +30,17 @@ struct ThreadState {
 struct RankState {
   ThreadState compute;
   ThreadState communication;
+  std::int64_t norms_begun = 0;      ///< grad_norm spans
+  std::int64_t buckets_reduced = 0;  ///< bucket_state events that say so
 };
+
+/// Takes note of an event that passes.
+void advance(RankState& state, const trace::Event& event, trace::Probe::At at);
+
+/// Does nothing write to the memory of `rank`, and will nothing before another event of some rank passes? Its
+/// own thread is held or waits in a collective, and its communication stream is held, idle, or waits for a
+/// rank that has not joined. The states, `held` and the answer are of one moment.
+bool at_rest(std::span<const RankState> ranks, int rank, std::span<const trace::Event> held);
 
 /// One line of the list of waits.
 struct Wait {
