@@ -4,13 +4,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/train/trainer.h"
 #include "viz/model/breakpoints.h"
 #include "viz/model/change.h"
+#include "viz/model/element_place.h"
 #include "viz/model/waiting.h"
 
 namespace zero1::viz {
@@ -22,6 +25,9 @@ struct LiveRunOptions {
   bool start_paused = false;  ///< hold every rank at its first event
   double slow_motion = 0;     ///< events per second from the start; 0: full speed
   std::vector<trace::Breakpoint> breakpoints;
+  std::optional<ElementRef> follow;  ///< from the first event on
+  std::string title;                 ///< of the scenario, shown beside the controls; may be empty
+  std::string explanation;           ///< one paragraph
   MachineFactory make_machine = make_cpu_machine;
 };
 
@@ -46,6 +52,8 @@ class LiveRun {
 
   // ---- what it is ----
   const TrainConfig& config() const;
+  const std::string& title() const;
+  const std::string& explanation() const;
   const trace::RunInfo& info() const;
   std::shared_ptr<const Layout> layout() const;
   bool can_read() const;
@@ -53,7 +61,7 @@ class LiveRun {
   // ---- how far it is ----
 
   /// Hands over everything that has been recorded since the last call; call it once per frame. Events come in
-  /// order within each (rank, stream).
+  /// order within each (rank, stream). The index has absorbed them afterwards.
   void deliver(EventIndex& into);
   void deliver(const std::function<void(std::span<const trace::Event>)>& into);
 
@@ -93,7 +101,8 @@ class LiveRun {
   std::vector<trace::Event> held() const;
   /// For each rank that stands still, why.
   std::vector<Wait> waiting() const;
-  /// What has happened between the last two stops; while it runs, since the last stop.
+  /// What has happened between the last two stops, as far as it has been delivered; empty while it runs
+  /// freely.
   const Change& last_change() const;
 
   // ---- reading tensors ----

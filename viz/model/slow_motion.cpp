@@ -53,8 +53,8 @@ void SlowMotion::run() {
     lock.lock();
     if (seen != revision_) continue;  // set meanwhile
     if (!goes_on) rate_ = 0;
-    const auto period = std::chrono::duration_cast<Clock::duration>(
-        std::chrono::duration<double>(1 / std::max(rate_, 1e-3)));
+    const auto period =
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / std::max(rate_, 1e-3)));
     next = std::max(next + period, Clock::now());
   }
 }

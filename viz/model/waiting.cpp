@@ -85,8 +85,9 @@ class Finder {
     const Event* held_run = held_event(held_, rank, true);
     const bool compute_waits = is_inside(mine.compute, Kind::collective_wait);
     if (compute_waits && held_run != nullptr) {
-      add(rank, fmt::format("rank {} {} for its own communication stream, which is held before {}", rank,
-                            waits_in(mine.compute.last), what(*held_run, info_)),
+      add(rank,
+          fmt::format("rank {} {} for its own communication stream, which is held before {}", rank,
+                      waits_in(mine.compute.last), what(*held_run, info_)),
           mine.compute.last.bucket, {rank});
     } else if (is_inside(mine.communication, Kind::collective_run)) {
       const Event& run = mine.communication.last;
