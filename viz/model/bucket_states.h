@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <map>
 #include <string_view>
-#include <vector>
+#include <utility>
 
-#include "core/trace/event.h"
+#include "viz/model/event_index.h"
 
 namespace zero1::viz {
 
@@ -35,46 +35,20 @@ struct BucketMoment {
   std::int64_t since_ns = 0;
 };
 
+/// Asks an EventIndex, which must outlive it. The answers' cost does not depend on the length of the run.
 class BucketStates {
  public:
-  BucketStates() = default;
-  BucketStates(int ranks, int buckets);
+  explicit BucketStates(const EventIndex& events) : events_(events) {}
 
-  /// Takes over events; those of other kinds are skipped. In order within each rank; a late one is put where
-  /// it belongs.
-  void add(std::span<const trace::Event> events);
-
-  /// The state at a moment: after every event that has begun by then. O(log n).
-  BucketMoment at(int rank, int bucket, std::int64_t at_ns) const;
-
-  int ranks() const { return ranks_; }
-  int buckets() const { return buckets_; }
+  /// The state after every event that was recorded by then.
+  BucketMoment at(int rank, int bucket, std::int64_t at_ns);
 
  private:
-  struct Change {
-    std::int64_t at_ns = 0;
-    std::int32_t step = 0;
-    trace::BucketState state = trace::BucketState::accumulating;
-  };
-  struct Report {
-    std::int64_t at_ns = 0;
-    std::int32_t step = 0;
-  };
-  struct History {
-    std::vector<Change> changes;   ///< by time
-    std::vector<Report> reports;   ///< by time
-    std::int32_t first_step = -1;  ///< of the first report
-    int golden = 0;
-    bool golden_known = false;
-    bool all_reduce = false;
-  };
+  std::int64_t count_reports(int rank, int bucket, std::int64_t after_ns, std::int64_t up_to_ns) const;
+  int golden(int rank, int bucket);
 
-  void add_change(History& history, const trace::Event& event);
-  void add_report(History& history, const trace::Event& event);
-
-  int ranks_ = 0;
-  int buckets_ = 0;
-  std::vector<History> histories_;  ///< by rank, then bucket
+  const EventIndex& events_;
+  std::map<std::pair<int, int>, int> golden_;  ///< by rank and bucket; only those that are known
 };
 
 }  // namespace zero1::viz

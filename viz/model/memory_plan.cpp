@@ -1,6 +1,6 @@
 #include "viz/model/memory_plan.h"
 
-#include <algorithm>
+#include <iterator>
 
 namespace zero1::viz {
 
@@ -15,29 +15,19 @@ MemoryReport states_of_rank(const Layout& layout, bool sharded) {
   return bytes;
 }
 
-MemoryTimeline::MemoryTimeline(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {}
-
-void MemoryTimeline::add(std::span<const trace::Event> events) {
-  for (const trace::Event& event : events) {
-    if (event.kind != trace::Kind::memory || event.detail >= kinds) continue;
-    if (event.rank < 0 || static_cast<std::size_t>(event.rank) >= ranks_.size()) continue;
-    empty_ = false;
-    std::vector<Sample>& samples = ranks_[static_cast<std::size_t>(event.rank)][event.detail];
-    if (!samples.empty() && samples.back().bytes == event.bytes) continue;
-    samples.push_back({event.begin_ns, event.bytes});
+std::optional<MemoryReport> memory_at(const EventIndex& events, int rank, std::int64_t at_ns) {
+  MemoryReport report;
+  std::int64_t* const bytes[] = {&report.parameters, &report.gradients, &report.optimizer,
+                                 &report.activations};
+  bool any = false;
+  for (std::uint8_t kind = 0; kind < std::size(bytes); ++kind) {
+    const std::optional<EventId> last =
+        events.last_at(at_ns, {.kind = trace::Kind::memory, .rank = rank, .detail = kind});
+    if (!last) return any ? std::optional(report) : std::nullopt;
+    *bytes[kind] = events.event(*last).bytes;
+    any = true;
   }
-}
-
-MemoryReport MemoryTimeline::at(int rank, std::int64_t at_ns) const {
-  if (rank < 0 || static_cast<std::size_t>(rank) >= ranks_.size()) return {};
-  std::array<std::int64_t, kinds> bytes{};
-  for (std::size_t k = 0; k < kinds; ++k) {
-    const std::vector<Sample>& samples = ranks_[static_cast<std::size_t>(rank)][k];
-    const auto after = std::upper_bound(samples.begin(), samples.end(), at_ns,
-                                        [](std::int64_t at, const Sample& s) { return at < s.at_ns; });
-    if (after != samples.begin()) bytes[k] = std::prev(after)->bytes;
-  }
-  return {bytes[0], bytes[1], bytes[2], bytes[3]};
+  return report;
 }
 
 }  // namespace zero1::viz
