@@ -6,8 +6,8 @@
 
 namespace zero1::viz {
 
-/// Gradients go from amber to green, parameters from blue to teal; each step is lighter or darker than the one
-/// before, so that the order is seen without hues too.
+/// Gradients go from amber to green, parameters from blue to teal; each step is lighter or darker than the
+/// one before, so that the order is seen without hues too.
 ImU32 piece_colour(PieceState state, const Theme& theme);
 
 /// Drawn hatched: under way, or no longer valid.
