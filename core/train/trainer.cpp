@@ -49,10 +49,7 @@ MemoryReport plain_data_parallel_memory(const Layout& layout, const MemoryReport
   MemoryReport plain = measured;
   plain.optimizer = 0;
   for (const BufferLayout& buffer : layout.buffers) {
-    std::int64_t bytes_per_elem = 2 * size_bytes(DType::fp32);  // the moments
-    if (buffer.param_dtype != DType::fp32) bytes_per_elem += size_bytes(DType::fp32);
-    if (buffer.grad_dtype != DType::fp32) bytes_per_elem += size_bytes(DType::fp32);
-    plain.optimizer += buffer.numel * bytes_per_elem;
+    plain.optimizer += buffer.numel * optimizer_bytes_per_elem(buffer);
   }
   return plain;
 }
