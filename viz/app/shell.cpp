@@ -16,10 +16,10 @@ namespace zero1::viz {
 namespace {
 
 constexpr ImGuiWindowFlags fixed_window = ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoResize |
-                                          ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoSavedSettings |
-                                          ImGuiWindowFlags_NoBringToFrontOnFocus;
-constexpr ImGuiWindowFlags bare_window =
-    fixed_window | ImGuiWindowFlags_NoTitleBar | ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoNavFocus;
+                                          ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoSavedSettings;
+constexpr ImGuiWindowFlags bare_window = fixed_window | ImGuiWindowFlags_NoTitleBar |
+                                         ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoNavFocus |
+                                         ImGuiWindowFlags_NoBringToFrontOnFocus;
 constexpr const char* tabs_window = "Details";
 
 }  // namespace

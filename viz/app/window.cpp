@@ -32,7 +32,6 @@ class Context {
     ImGuiIO& io = ImGui::GetIO();
     io.IniFilename = nullptr;
     io.LogFilename = nullptr;
-    io.ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
     texts_.insert(texts_.end(), document.info.layers.begin(), document.info.layers.end());
     texts_.push_back(document.title);
     if (document.layout != nullptr) {
@@ -91,6 +90,7 @@ class Display {
     glfwMakeContextCurrent(window_);
     glfwSwapInterval(1);
     ImGui_ImplGlfw_InitForOpenGL(window_, true);
+    ImGui::GetIO().ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
   }
   Display(const Display&) = delete;
   Display& operator=(const Display&) = delete;
