@@ -6,6 +6,7 @@
 
 #include "core/layout/buffer_layout.h"
 #include "core/trace/recorder.h"
+#include "viz/model/change.h"
 #include "viz/model/selection.h"
 
 namespace zero1::viz {
@@ -26,6 +27,7 @@ struct Document {
   std::string error;                         ///< shown in the window: why there is nothing, or not all
   Selection selection;
   Moment moment;
+  Change change;  ///< of the last step, of the run or of the view; panels mark it
 };
 
 }  // namespace zero1::viz
