@@ -33,14 +33,14 @@ constexpr std::int64_t duration_ns(const trace::Event& event) {
 
 /// Which events are meant; unset: any.
 struct EventFilter {
-  std::optional<trace::Kind> kind = {};
-  std::optional<int> rank = {};
-  std::optional<int> bucket = {};
-  std::optional<int> param = {};
-  std::optional<int> layer = {};
-  std::optional<int> step = {};
-  std::optional<trace::StreamId> stream = {};
-  std::optional<std::uint8_t> detail = {};
+  std::optional<trace::Kind> kind = std::nullopt;
+  std::optional<int> rank = std::nullopt;
+  std::optional<int> bucket = std::nullopt;
+  std::optional<int> param = std::nullopt;
+  std::optional<int> layer = std::nullopt;
+  std::optional<int> step = std::nullopt;
+  std::optional<trace::StreamId> stream = std::nullopt;
+  std::optional<std::uint8_t> detail = std::nullopt;
 
   bool matches(const trace::Event& event) const;
 };

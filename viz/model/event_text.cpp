@@ -6,24 +6,19 @@
 #include <cmath>
 
 #include "core/base/units.h"
+#include "core/device/device.h"
 #include "viz/model/event_index.h"
+#include "viz/model/event_words.h"
 
 namespace zero1::viz {
 
 namespace {
 
-using trace::Event;
 using trace::Kind;
 using trace::RunInfo;
 
 bool is_collective(Kind kind) {
   return kind >= Kind::collective_issue && kind <= Kind::collective_wait;
-}
-
-std::string memory_name(std::uint8_t detail) {
-  constexpr const char* names[] = {"parameters",  "gradients",     "optimizer",
-                                   "activations", "communication", "other"};
-  return detail < std::size(names) ? names[detail] : fmt::format("kind {}", detail);
 }
 
 std::string with_spaces(std::string_view name) {
@@ -59,41 +54,19 @@ std::string what_happened(Kind kind, std::uint8_t detail) {
     case Kind::bucket_state:
       return fmt::format("bucket {}", trace::name(static_cast<trace::BucketState>(detail)));
     case Kind::grad_ready: return "gradient ready";
-    case Kind::memory: return "memory: " + memory_name(detail);
+    case Kind::memory: {
+      const bool known = detail < memory_kind_count;
+      return "memory" +
+             (known ? fmt::format(" of {}", name(static_cast<MemoryKind>(detail))) : std::string());
+    }
     default: break;
   }
   const std::string_view known = trace::name(kind);
   return known == "unknown" ? fmt::format("kind {}", static_cast<int>(kind)) : with_spaces(known);
 }
 
-std::string param_name(int param, const RunInfo& info) {
-  if (param >= 0 && param < static_cast<int>(info.params.size()))
-    return info.params[static_cast<std::size_t>(param)];
-  return fmt::format("parameter {}", param);
-}
-
-std::string layer_name(int layer, const RunInfo& info) {
-  if (layer >= 0 && layer < static_cast<int>(info.layers.size()))
-    return info.layers[static_cast<std::size_t>(layer)];
-  return fmt::format("layer {}", layer);
-}
-
-std::string event_title(const Event& event, const RunInfo& info) {
-  std::string title = what_happened(event.kind, event.detail);
-  if (event.kind == Kind::step && event.step >= 0) return fmt::format("step {}", event.step);
-  if (event.kind == Kind::microbatch && event.microbatch >= 0)
-    return fmt::format("microbatch {}", event.microbatch);
-  if (event.kind == Kind::bucket_state)
-    return fmt::format("bucket {} {}", event.bucket,
-                       trace::name(static_cast<trace::BucketState>(event.detail)));
-  if (event.layer >= 0) title += " " + layer_name(event.layer, info);
-  if (event.param >= 0) title += " " + param_name(event.param, info);
-  if (event.bucket >= 0 && event.param < 0) title += fmt::format(" bucket {}", event.bucket);
-  if (event.kind == Kind::memory) title += " " + format_bytes(event.bytes);
-  return title;
-}
-
-std::vector<std::pair<std::string, std::string>> event_fields(const Event& event, const RunInfo& info) {
+std::vector<std::pair<std::string, std::string>> event_fields(const trace::Event& event,
+                                                              const RunInfo& info) {
   std::vector<std::pair<std::string, std::string>> fields;
   const auto add = [&](const char* name, std::string value) { fields.emplace_back(name, std::move(value)); };
   if (event.end_ns > event.begin_ns) {
