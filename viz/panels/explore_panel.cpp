@@ -44,7 +44,6 @@ void ExplorePanel::draw(Document& document, const Theme& theme) {
   turn_dtypes(exploration);
   ImGui::PopItemWidth();
   tell(exploration, theme);
-  document.layout = exploration.layout();
 }
 
 void ExplorePanel::choose_model(Exploration& exploration) {
