@@ -1,60 +1,23 @@
 #include "viz/model/event_index.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
-#include "core/base/error.h"
+#include "core/base/clock.h"
+#include "viz/model/event_index_impl.h"
 
 namespace zero1::viz {
-
-bool EventFilter::matches(const trace::Event& event) const {
-  const auto same = [](const auto& wanted, auto value) { return !wanted || *wanted == value; };
-  return same(kind, event.kind) && same(rank, event.rank) && same(bucket, event.bucket) &&
-         same(param, event.param) && same(layer, event.layer) && same(step, event.step) &&
-         same(stream, event.stream) && same(detail, event.detail);
-}
-
-struct EventIndex::Impl {
-  int ranks = 1;
-  std::mutex mutex;
-  std::vector<trace::Event> pushed;
-  std::int64_t pushed_dropped = 0;
-  std::vector<trace::Event> events;
-  std::int64_t dropped = 0;
-  std::uint64_t revision = 0;
-  trace::Interval range;
-  std::vector<Step> steps;
-  std::string error;
-
-  void add(const trace::Event& event) {
-    range.start_ns = events.empty() ? event.begin_ns : std::min(range.start_ns, event.begin_ns);
-    range.end_ns = events.empty() ? event.end_ns : std::max(range.end_ns, event.end_ns);
-    events.push_back(event);
-    if (event.kind != trace::Kind::step) return;
-    auto found =
-        std::find_if(steps.begin(), steps.end(), [&](const Step& s) { return s.step == event.step; });
-    if (found == steps.end())
-      found = steps.insert(steps.end(), {event.step, {event.begin_ns, event.end_ns}, 0});
-    found->when = {std::min(found->when.start_ns, event.begin_ns),
-                   std::max(found->when.end_ns, event.end_ns)};
-    ++found->ranks;
-  }
-};
 
 EventIndex::EventIndex(int ranks) : impl_(std::make_unique<Impl>()) {
   impl_->ranks = ranks;
 }
+
 EventIndex::~EventIndex() = default;
 
 std::shared_ptr<EventIndex> EventIndex::open(trace::Reader reader) {
   auto index = std::make_shared<EventIndex>(reader.info().ranks);
-  try {
-    reader.for_each_chunk([&](std::span<const trace::Event> events) { index->push(events); });
-  } catch (const InputError& error) {
-    index->impl_->error = error.what();
-  }
   index->set_dropped(reader.dropped());
+  index->impl_->loader = std::make_unique<EventLoader>(std::move(reader));
   return index;
 }
 
@@ -68,27 +31,42 @@ void EventIndex::set_dropped(std::int64_t count) {
   impl_->pushed_dropped = count;
 }
 
-bool EventIndex::absorb(double) {
+bool EventIndex::absorb(double budget_ms) {
+  Impl& impl = *impl_;
   std::vector<trace::Event> taken;
+  bool changed = false;
   {
-    const std::lock_guard lock(impl_->mutex);
-    taken.swap(impl_->pushed);
-    impl_->dropped = impl_->pushed_dropped;
+    const std::lock_guard lock(impl.mutex);
+    taken.swap(impl.pushed);
+    changed = impl.dropped != impl.pushed_dropped;
+    impl.dropped = impl.pushed_dropped;
   }
-  for (const trace::Event& event : taken) impl_->add(event);
-  if (!taken.empty()) ++impl_->revision;
-  return !taken.empty();
+  for (const trace::Event& event : taken) {
+    impl.store.append(event);
+    impl.add(impl.store.size() - 1);
+  }
+  changed |= !taken.empty();
+  if (impl.loader) changed |= impl.load(budget_ms);
+  if (changed) ++impl.revision;
+  return changed;
 }
 
 void EventIndex::absorb_all() {
-  absorb(0);
+  do {
+    if (impl_->loader) impl_->loader->wait();
+    absorb(0);
+  } while (loading());
 }
+
 bool EventIndex::loading() const {
-  return false;
+  return impl_->loader != nullptr;
 }
+
 double EventIndex::progress() const {
-  return 1;
+  const std::int64_t count = impl_->loader ? impl_->loader->count() : 0;
+  return count == 0 ? 1.0 : static_cast<double>(size()) / static_cast<double>(count);
 }
+
 const std::string& EventIndex::error() const {
   return impl_->error;
 }
@@ -99,86 +77,84 @@ int EventIndex::ranks() const {
   return impl_->ranks;
 }
 std::int64_t EventIndex::size() const {
-  return static_cast<std::int64_t>(impl_->events.size());
+  return impl_->store.size();
 }
 std::int64_t EventIndex::dropped() const {
   return impl_->dropped;
 }
 trace::Event EventIndex::event(EventId id) const {
-  return impl_->events.at(static_cast<std::size_t>(id));
+  return impl_->store.event(id);
 }
 trace::Interval EventIndex::range() const {
   return impl_->range;
 }
-
-namespace {
-using Key = std::pair<std::int64_t, EventId>;
-}
-
-std::optional<EventId> EventIndex::last_at(std::int64_t at_ns, const EventFilter& filter) const {
-  std::optional<Key> best;
-  for (EventId id = 0; id < size(); ++id) {
-    const trace::Event& event = impl_->events[static_cast<std::size_t>(id)];
-    const Key key{event.end_ns, id};
-    if (event.end_ns <= at_ns && filter.matches(event) && (!best || key > *best)) best = key;
-  }
-  return best ? std::optional(best->second) : std::nullopt;
-}
-
-std::optional<EventId> EventIndex::first_after(std::int64_t at_ns, const EventFilter& filter) const {
-  std::optional<Key> best;
-  for (EventId id = 0; id < size(); ++id) {
-    const trace::Event& event = impl_->events[static_cast<std::size_t>(id)];
-    const Key key{event.end_ns, id};
-    if (event.end_ns > at_ns && filter.matches(event) && (!best || key < *best)) best = key;
-  }
-  return best ? std::optional(best->second) : std::nullopt;
-}
-
-std::optional<EventId> EventIndex::next(EventId from, const EventFilter& filter) const {
-  std::optional<Key> best;
-  const Key start{event(from).end_ns, from};
-  for (EventId id = 0; id < size(); ++id) {
-    const trace::Event& event = impl_->events[static_cast<std::size_t>(id)];
-    const Key key{event.end_ns, id};
-    if (key > start && filter.matches(event) && (!best || key < *best)) best = key;
-  }
-  return best ? std::optional(best->second) : std::nullopt;
-}
-
-std::optional<EventId> EventIndex::previous(EventId from, const EventFilter& filter) const {
-  std::optional<Key> best;
-  const Key start{event(from).end_ns, from};
-  for (EventId id = 0; id < size(); ++id) {
-    const trace::Event& event = impl_->events[static_cast<std::size_t>(id)];
-    const Key key{event.end_ns, id};
-    if (key < start && filter.matches(event) && (!best || key > *best)) best = key;
-  }
-  return best ? std::optional(best->second) : std::nullopt;
-}
-
-void EventIndex::visit(std::int64_t after_ns, std::int64_t up_to_ns, const EventFilter& filter,
-                       const std::function<bool(EventId, const trace::Event&)>& visit) const {
-  std::vector<Key> found;
-  for (EventId id = 0; id < size(); ++id) {
-    const trace::Event& event = impl_->events[static_cast<std::size_t>(id)];
-    if (event.end_ns > after_ns && event.end_ns <= up_to_ns && filter.matches(event))
-      found.push_back({event.end_ns, id});
-  }
-  std::sort(found.begin(), found.end());
-  for (const Key& key : found) {
-    if (!visit(key.second, event(key.second))) return;
-  }
-}
-
 std::span<const EventIndex::Step> EventIndex::steps() const {
   return impl_->steps;
 }
+std::span<const EventLane* const> EventIndex::lanes() const {
+  return impl_->ordered_lanes;
+}
+const EventStore& EventIndex::store() const {
+  return impl_->store;
+}
+
 const EventIndex::Step* EventIndex::find_step(int step) const {
-  for (const Step& s : impl_->steps) {
-    if (s.step == step) return &s;
+  const auto found = impl_->step_places.find(step);
+  return found == impl_->step_places.end() ? nullptr : &impl_->steps[found->second];
+}
+
+// ---- filling ----
+
+bool EventIndex::Impl::load(double budget_ms) {
+  const std::int64_t start_ns = now_ns();
+  bool changed = false;
+  while (auto block = loader->take()) {
+    const std::int64_t first = store.size();
+    store.append(std::move(block));
+    for (EventId id = first; id < store.size(); ++id) add(id);
+    changed = true;
+    if (budget_ms > 0 && static_cast<double>(now_ns() - start_ns) > budget_ms * 1e6) break;
   }
-  return nullptr;
+  if (!loader->finished()) return changed;
+  error = loader->error();
+  loader.reset();
+  return true;
+}
+
+void EventIndex::Impl::add(EventId id) {
+  const Summary event = EventRow::summary(store, id);
+  const bool first = id == 0;
+  range.start_ns = first ? event.begin_ns : std::min(range.start_ns, event.begin_ns);
+  range.end_ns = first ? event.end_ns : std::max(range.end_ns, event.end_ns);
+  const auto rank = static_cast<int>(store.value(Column::rank, id));
+  lane(rank, static_cast<trace::StreamId>(store.value(Column::stream, id))).append(id, event);
+  if (has_postings(event.kind)) postings[{event.kind, rank, event.bucket}].append(id, event.end_ns);
+  if (event.kind == trace::Kind::step)
+    add_step(static_cast<std::int32_t>(store.value(Column::step, id)), event);
+}
+
+EventLane& EventIndex::Impl::lane(int rank, trace::StreamId stream) {
+  if (last_lane != nullptr && last_lane->rank() == rank && last_lane->stream() == stream) return *last_lane;
+  auto& found = lanes[{rank, static_cast<int>(stream)}];
+  if (!found) {
+    found = std::make_unique<EventLane>(rank, stream);
+    lanes_changed = true;
+  }
+  if (lanes_changed) {
+    ordered_lanes.clear();
+    for (const auto& [key, each] : lanes) ordered_lanes.push_back(each.get());
+    lanes_changed = false;
+  }
+  last_lane = found.get();
+  return *found;
+}
+
+void EventIndex::Impl::add_step(std::int32_t step, const Summary& event) {
+  const auto [place, is_new] = step_places.try_emplace(step, steps.size());
+  if (is_new) steps.push_back({step, {event.begin_ns, event.end_ns}, 0});
+  Step& known = steps[place->second];
+  known.when = {std::min(known.when.start_ns, event.begin_ns), std::max(known.when.end_ns, event.end_ns)};
+  ++known.ranks;
 }
 
 }  // namespace zero1::viz

@@ -24,6 +24,13 @@ namespace zero1::viz {
 class EventLane;   // viz/model/event_lanes.h
 class EventStore;  // viz/model/event_store.h
 
+/// How long an event took; what 64 bits do not hold is their greatest value.
+constexpr std::int64_t duration_ns(const trace::Event& event) {
+  const std::uint64_t length =
+      static_cast<std::uint64_t>(event.end_ns) - static_cast<std::uint64_t>(event.begin_ns);
+  return length > INT64_MAX ? INT64_MAX : static_cast<std::int64_t>(length);
+}
+
 /// Which events are meant; unset: any.
 struct EventFilter {
   std::optional<trace::Kind> kind = std::nullopt;
@@ -87,6 +94,10 @@ class EventIndex {
   /// The neighbours in time of an event, which itself need not match.
   std::optional<EventId> next(EventId id, const EventFilter& filter = {}) const;
   std::optional<EventId> previous(EventId id, const EventFilter& filter = {}) const;
+  /// The same for any test. Walks over all events in between, some 20 ns each and the test.
+  using Test = std::function<bool(EventId)>;
+  std::optional<EventId> next_where(EventId id, const Test& test) const;
+  std::optional<EventId> previous_where(EventId id, const Test& test) const;
 
   /// Calls `visit` for the events recorded in (after_ns, up_to_ns], in order of time, until it returns false.
   /// Asked for a kind in {grad_ready, bucket_state, collective_*}, a rank and a bucket, this and the
