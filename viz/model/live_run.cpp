@@ -100,6 +100,7 @@ struct LiveRun::Impl {
       event_inbox.insert(event_inbox.end(), events.begin(), events.end());
     };
     observer.on_step = [this](const StepMetrics& step) {
+      if (options.hooks.on_step) options.hooks.on_step(step);
       const std::lock_guard lock(inbox_mutex);
       metrics_inbox.push_back(step);
     };
@@ -110,11 +111,15 @@ struct LiveRun::Impl {
       if (now != nullptr) start_ns = now->start_ns();
     };
     observer.on_rank_ready = [this](int rank, RankTrainer& trainer) {
+      if (options.hooks.on_rank_ready) options.hooks.on_rank_ready(rank, trainer);
       watch->enter(rank, trainer);
       started = true;
       check_stopping();
     };
-    observer.on_step_end = [this](int, RankTrainer&, std::int64_t) { check_stopping(); };
+    observer.on_step_end = [this](int rank, RankTrainer& trainer, std::int64_t step) {
+      if (options.hooks.on_step_end) options.hooks.on_step_end(rank, trainer, step);
+      check_stopping();
+    };
     observer.on_rank_done = [this](int rank, RankTrainer&) { watch->leave(rank); };
     observer.on_rank_failed = [this](int rank) { watch->leave(rank); };
   }

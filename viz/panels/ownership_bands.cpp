@@ -25,9 +25,10 @@ void fill_piece(const MapScene& scene, const Box& box, ImU32 colour) {
   scene.list.AddRectFilled(box.min, {box.max.x - gap, box.max.y}, colour);
 }
 
+/// Three shades, so that neighbours differ where every second parameter is too small to be seen.
 ImU32 param_colour(const Theme& theme, int param) {
-  return param % 2 == 0 ? mixed(theme.background(), theme.text(), theme.dark ? 0.24F : 0.13F)
-                        : mixed(theme.background(), theme.text(), theme.dark ? 0.34F : 0.21F);
+  const float shade = (theme.dark ? 0.20F : 0.10F) + 0.07F * static_cast<float>(param % 3);
+  return mixed(theme.background(), theme.text(), shade);
 }
 
 void fill_padding(const MapScene& scene, const Box& box) {

@@ -156,7 +156,7 @@ void OwnershipPanel::arrange(const Document& document, ImVec2 origin, ImVec2 siz
                           std::min(ranks, most_state_rows));
   const float state_px = 1.35F * line;
   const float both = std::max(2.4F * line, left - gap - static_cast<float>(states) * state_px);
-  const float band = std::floor(std::min(both / 2, 3.6F * line));
+  const float band = std::floor(std::min(both / 2, 6.5F * line));
 
   rows_.clear();
   float y = origin.y;
