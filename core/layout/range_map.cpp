@@ -29,6 +29,21 @@ void append_bucket_rows(const Layout& layout, const BufferLayout& buffer, int bu
 
 }  // namespace
 
+ParamShard param_shard(const Layout& layout, int param, int rank) {
+  const ParamLocation& location = layout.locations[static_cast<std::size_t>(param)];
+  const BufferLayout& buffer = layout.buffers[static_cast<std::size_t>(location.buffer)];
+  const std::int64_t bucket_start = buffer.buckets[static_cast<std::size_t>(location.bucket)].world.start;
+  const Range shard_world = buffer.shard_in_bucket(location.bucket, rank).shifted(bucket_start);
+  const Range world = intersect(location.world, shard_world);
+  if (world.empty()) return {location.bucket, param, {}, {}, {}, {}};
+  return {location.bucket,
+          param,
+          world,
+          world.shifted(-bucket_start),
+          world.shifted(-shard_world.start),
+          world.shifted(-location.world.start)};
+}
+
 RangeMap build_range_map(const Layout& layout, int buffer) {
   const BufferLayout& table = layout.buffers[static_cast<std::size_t>(buffer)];
   // A parameter has one row, and one more for every shard boundary inside it.

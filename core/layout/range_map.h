@@ -43,6 +43,10 @@ class RangeMap {
   std::vector<std::size_t> rank_offsets_;
 };
 
+/// What `rank` owns of one parameter; all ranges are empty where it owns nothing of it. `owners_of` in
+/// owners.h says which ranks do.
+ParamShard param_shard(const Layout& layout, int param, int rank);
+
 /// For every rank of the buffer. Time is linear in the number of rows and in ranks × buckets.
 RangeMap build_range_map(const Layout& layout, int buffer);
 

@@ -7,10 +7,6 @@
 namespace zero1::svg {
 namespace {
 
-struct Rgb {
-  int red, green, blue;
-};
-
 constexpr std::array<Rgb, most_ranks_told_apart> okabe_ito{{{0x00, 0x72, 0xB2},
                                                             {0xE6, 0x9F, 0x00},
                                                             {0x00, 0x9E, 0x73},
@@ -80,16 +76,16 @@ std::string short_count(std::int64_t count) {
   return fmt::format("{:.4g}{}", value, prefix);
 }
 
+Rgb rank_rgb(std::int64_t rank, std::int64_t rank_count) {
+  if (rank_count <= most_ranks_told_apart) return okabe_ito[static_cast<std::size_t>(rank)];
+  const double position = static_cast<double>(rank) / static_cast<double>(rank_count - 1) *
+                          static_cast<double>(viridis.size() - 1);
+  const auto stop = std::min(static_cast<std::size_t>(position), viridis.size() - 2);
+  return mix(viridis[stop], viridis[stop + 1], position - static_cast<double>(stop));
+}
+
 RankColour rank_colour(std::int64_t rank, std::int64_t rank_count) {
-  Rgb colour{};
-  if (rank_count <= most_ranks_told_apart) {
-    colour = okabe_ito[static_cast<std::size_t>(rank)];
-  } else {
-    const double position = static_cast<double>(rank) / static_cast<double>(rank_count - 1) *
-                            static_cast<double>(viridis.size() - 1);
-    const auto stop = std::min(static_cast<std::size_t>(position), viridis.size() - 2);
-    colour = mix(viridis[stop], viridis[stop + 1], position - static_cast<double>(stop));
-  }
+  const Rgb colour = rank_rgb(rank, rank_count);
   const double luminance = 0.299 * colour.red + 0.587 * colour.green + 0.114 * colour.blue;
   return {fmt::format("#{:02x}{:02x}{:02x}", colour.red, colour.green, colour.blue), luminance < 100};
 }

@@ -20,6 +20,10 @@ double text_px(std::string_view text, double font_px);
 /// "950", "12.5k", "1.208G": a count of elements in few letters.
 std::string short_count(std::int64_t count);
 
+struct Rgb {
+  int red, green, blue;
+};
+
 struct RankColour {
   std::string fill;
   bool dark = false;  ///< light text on it
@@ -31,6 +35,7 @@ inline constexpr std::int64_t most_ranks_told_apart = 8;
 /// Okabe and Ito's palette for few ranks, viridis from rank 0 to the last for more. Both can be
 /// told apart with any kind of colour vision; numbers are drawn as well.
 RankColour rank_colour(std::int64_t rank, std::int64_t rank_count);
+Rgb rank_rgb(std::int64_t rank, std::int64_t rank_count);
 
 /// The style sheet and the patterns, for the head of the document.
 std::string_view definitions();

@@ -237,7 +237,6 @@ std::string rank_table(const Layout& layout, int rank, std::size_t max_rows) {
 std::string param_table(const Layout& layout, int param, std::size_t max_rows) {
   const ParamSpec& spec = layout.specs[static_cast<std::size_t>(param)];
   const ParamLocation& location = layout.locations[static_cast<std::size_t>(param)];
-  const BufferLayout& buffer = layout.buffers[static_cast<std::size_t>(location.buffer)];
   const Range owners = owners_of(layout, param);
   std::string out =
       fmt::format("{} ({}, {}, {})\n  buffer {}, bucket {}, elements {} of the buffer, held by {}\n\n",
@@ -251,17 +250,16 @@ std::string param_table(const Layout& layout, int param, std::size_t max_rows) {
                    {"size"},
                    {"share"}},
                   "ranks", max_rows);
-  const std::int64_t bucket_start = buffer.buckets[static_cast<std::size_t>(location.bucket)].world.start;
   for (std::int64_t rank = owners.start; rank < owners.end; ++rank) {
     if (table.full()) {
       table.skip();
       continue;
     }
-    const Range shard = buffer.shard_in_bucket(location.bucket, static_cast<int>(rank)).shifted(bucket_start);
-    const Range world = intersect(shard, location.world);
-    table.add({format_count(rank), shown(world.shifted(-location.world.start)),
-               shown(world.shifted(-shard.start)), shown(world.shifted(-bucket_start)), shown(world),
-               format_count(world.size()), percent(world.size(), location.world.size())});
+    const ParamShard shard = param_shard(layout, param, static_cast<int>(rank));
+    table.add({format_count(rank), shown(shard.param_range), shown(shard.gbuf_local),
+               shown(shard.gbuf_world_in_bucket), shown(shard.gbuf_world),
+               format_count(shard.gbuf_world.size()),
+               percent(shard.gbuf_world.size(), location.world.size())});
   }
   table.append_to(out);
   return out;

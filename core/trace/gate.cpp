@@ -22,7 +22,8 @@ struct Waiter {
 bool Breakpoint::matches(const Event& event) const {
   return (!kind || *kind == event.kind) && (!rank || *rank == event.rank) &&
          (!bucket || *bucket == event.bucket) && (!param || *param == event.param) &&
-         (!step || *step == event.step);
+         (!step || *step == event.step) && (!layer || *layer == event.layer) &&
+         (!detail || *detail == event.detail);
 }
 
 struct Gate::Impl {

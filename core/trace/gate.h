@@ -18,7 +18,10 @@ struct Breakpoint {
   std::optional<int> bucket = std::nullopt;
   std::optional<int> param = std::nullopt;
   std::optional<int> step = std::nullopt;
+  std::optional<int> layer = std::nullopt;
+  std::optional<int> detail = std::nullopt;  ///< Collective, BucketState or MemoryKind, by kind
 
+  friend bool operator==(const Breakpoint&, const Breakpoint&) = default;
   bool matches(const Event& event) const;
 };
 

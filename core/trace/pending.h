@@ -13,6 +13,7 @@ namespace zero1::trace {
 
 class Gate;
 class Lane;
+class Probe;
 
 /// What the callbacks of a span's begin and end share. A stream runs the two in order, so the end is
 /// the last user and gives the slot back.
@@ -20,6 +21,7 @@ struct PendingSpan {
   Event event;
   Gate* gate = nullptr;
   Lane* lane = nullptr;
+  Probe* probe = nullptr;
   std::int64_t start_ns = 0;  ///< the recorder's
   std::atomic<bool> in_use{false};
 

@@ -5,6 +5,7 @@
 #include "core/base/clock.h"
 #include "core/trace/gate.h"
 #include "core/trace/lane.h"
+#include "core/trace/probe.h"
 #include "core/trace/recorder.h"
 
 namespace zero1::trace {
@@ -24,7 +25,8 @@ std::int64_t pass(Gate* gate, const Event& event, std::int64_t reached_ns) {
 
 }  // namespace
 
-Tracer::Tracer(int rank, Recorder* recorder, Gate* gate) : rank_(rank), recorder_(recorder), gate_(gate) {
+Tracer::Tracer(int rank, Recorder* recorder, Gate* gate, Probe* probe)
+    : rank_(rank), recorder_(recorder), gate_(gate), probe_(probe) {
   if (recorder == nullptr) return;
   start_ns_ = recorder->start_ns();
   for (const StreamId stream : {StreamId::compute, StreamId::communication, StreamId::host}) {
@@ -43,6 +45,7 @@ void Tracer::emit_instant(Event event) {
   const std::int64_t at_ns = pass(gate_, event, now_ns());
   if (recorder_ == nullptr) return;
   event.begin_ns = event.end_ns = at_ns - start_ns_;
+  if (probe_ != nullptr) probe_->passed(event, Probe::At::instant);
   lanes_[static_cast<std::size_t>(event.stream)]->push(event);
 }
 
@@ -72,12 +75,14 @@ void Tracer::Span::begin(Tracer& tracer, Stream& stream, const Event& given) {
   tracer.complete(pending->event);
   pending->event.stream = id;
   pending->gate = tracer.gate_;
+  pending->probe = tracer.probe_;
   pending->lane = lane;
   pending->start_ns = tracer.start_ns_;
   stream_ = &stream;
   pending_ = pending;
   stream.stamp([pending](std::int64_t reached_ns) {
     pending->event.begin_ns = pass(pending->gate, pending->event, reached_ns) - pending->start_ns;
+    if (pending->probe != nullptr) pending->probe->passed(pending->event, Probe::At::begin);
   });
 }
 
@@ -85,6 +90,7 @@ void Tracer::Span::queue_end() {
   PendingSpan* pending = std::exchange(pending_, nullptr);
   std::exchange(stream_, nullptr)->stamp([pending](std::int64_t reached_ns) {
     pending->event.end_ns = reached_ns - pending->start_ns;
+    if (pending->probe != nullptr) pending->probe->passed(pending->event, Probe::At::end);
     pending->lane->push(pending->event);
     pending->release();
   });

@@ -13,11 +13,13 @@ namespace zero1::trace {
 class Recorder;
 class Lane;
 class Gate;
+class Probe;
 struct PendingSpan;
 
 /// Emits one rank's events. With neither recorder nor gate every call is a branch. The "current" step
 /// and microbatch are filled into events that leave them at -1. Host calls come from the rank's thread;
-/// what runs on the communication stream is stamped there. Recorder and gate outlive the rank's streams.
+/// what runs on the communication stream is stamped there. Recorder, gate and probe outlive the rank's
+/// streams.
 ///
 /// An event travels through the lane of its stream field, and a lane is pushed by one thread at a time:
 /// spans by the thread that runs their stream, instants by the rank's thread, so that an instant must not
@@ -25,7 +27,7 @@ struct PendingSpan;
 class Tracer {
  public:
   Tracer() = default;  ///< emits nothing
-  Tracer(int rank, Recorder* recorder, Gate* gate);
+  Tracer(int rank, Recorder* recorder, Gate* gate, Probe* probe = nullptr);
 
   bool enabled() const { return recorder_ != nullptr || gate_ != nullptr; }
   void set_step(std::int32_t step) { step_ = step; }
@@ -70,6 +72,7 @@ class Tracer {
   int rank_ = 0;
   Recorder* recorder_ = nullptr;
   Gate* gate_ = nullptr;
+  Probe* probe_ = nullptr;
   std::array<Lane*, 3> lanes_{};  ///< by StreamId
   std::int64_t start_ns_ = 0;     ///< the recorder's
   std::int32_t step_ = -1;

@@ -22,4 +22,11 @@ std::string to_json(const StepMetrics& m) {
   return json.dump();
 }
 
+std::int64_t optimizer_bytes_per_elem(const BufferLayout& buffer) {
+  std::int64_t bytes = 2 * size_bytes(DType::fp32);
+  if (buffer.param_dtype != DType::fp32) bytes += size_bytes(DType::fp32);
+  if (buffer.grad_dtype != DType::fp32) bytes += size_bytes(DType::fp32);
+  return bytes;
+}
+
 }  // namespace zero1

@@ -38,6 +38,10 @@ struct MemoryReport {
   std::int64_t activations = 0;
 };
 
+/// What the optimizer holds for one element of a buffer: both moments, and main parameters and main gradients
+/// where the buffer's own are not fp32.
+std::int64_t optimizer_bytes_per_elem(const BufferLayout& buffer);
+
 struct TrainSummary {
   Layout layout;
   std::int64_t steps = 0;

@@ -49,13 +49,19 @@ MemoryReport plain_data_parallel_memory(const Layout& layout, const MemoryReport
   MemoryReport plain = measured;
   plain.optimizer = 0;
   for (const BufferLayout& buffer : layout.buffers) {
-    std::int64_t bytes_per_elem = 2 * size_bytes(DType::fp32);  // the moments
-    if (buffer.param_dtype != DType::fp32) bytes_per_elem += size_bytes(DType::fp32);
-    if (buffer.grad_dtype != DType::fp32) bytes_per_elem += size_bytes(DType::fp32);
-    plain.optimizer += buffer.numel * bytes_per_elem;
+    plain.optimizer += buffer.numel * optimizer_bytes_per_elem(buffer);
   }
   return plain;
 }
+
+/// Says that the recorder goes, then lets it go.
+struct RecorderDeleter {
+  const TrainObserver& observer;
+  void operator()(trace::Recorder* recorder) const {
+    if (observer.on_recorder) observer.on_recorder(nullptr);
+    delete recorder;
+  }
+};
 
 /// One run: what its ranks share, and what they leave behind for the summary.
 class Run {
@@ -64,16 +70,14 @@ class Run {
       : config_(config),
         observer_(observer),
         data_(open_data(config)),
-        probe_(make_model(config)),
         reporter_(config.dp, observer.on_step) {
-    const std::vector<ParamSpec>& specs = probe_->param_specs();
-    summary_.layout =
-        compute_layout(specs, layout_options(config.data_parallel, specs, config.dp, config.dp));
+    RunShape shape = run_shape(config);
+    summary_.layout = std::move(shape.layout);
     summary_.memory.resize(static_cast<std::size_t>(config.dp));
     param_hashes_.resize(static_cast<std::size_t>(config.dp));
-    if (!config.init.empty()) check_weights(specs, config.init);
+    if (!config.init.empty()) check_weights(summary_.layout.specs, config.init);
     machine_ = make_machine(config, paused());
-    make_recorder();  // last: it replaces an older trace, which a run that cannot begin must not cost
+    make_recorder(std::move(shape.info));  // last: it replaces an older trace, which a run that cannot begin must not cost
   }
 
   TrainSummary execute() {
@@ -99,7 +103,7 @@ class Run {
   }
 
  private:
-  void make_recorder() {
+  void make_recorder(trace::RunInfo info) {
     if (!observer_.record && config_.trace.empty() && !observer_.on_events) return;
     trace::RecorderOptions options;
     options.path = config_.trace;
@@ -108,9 +112,9 @@ class Run {
       reporter_.add_events(events);
       if (observer_.on_events) observer_.on_events(events);
     };
-    recorder_ =
-        std::make_unique<trace::Recorder>(run_info(config_, *probe_, summary_.layout), std::move(options));
+    recorder_.reset(new trace::Recorder(std::move(info), std::move(options)));
     reporter_.attach(recorder_.get());
+    if (observer_.on_recorder) observer_.on_recorder(recorder_.get());
   }
 
   std::function<bool()> paused() const {
@@ -126,7 +130,7 @@ class Run {
   void run_rank(int rank) {
     Device& device = *machine_.devices[static_cast<std::size_t>(rank)];
     RankStreams streams(device);
-    trace::Tracer tracer(rank, recorder_.get(), observer_.gate);
+    trace::Tracer tracer(rank, recorder_.get(), observer_.gate, observer_.probe);
     std::unique_ptr<RankTrainer> trainer;
     try {
       trainer = std::make_unique<RankTrainer>(
@@ -134,6 +138,7 @@ class Run {
       train_rank(rank, *trainer);
     } catch (const std::exception& error) {
       stop_peers(rank, error.what());  // before anything of this rank is torn down
+      if (observer_.on_rank_failed) observer_.on_rank_failed(rank);
       streams.quiesce();
       throw;
     }
@@ -162,15 +167,23 @@ class Run {
   const TrainConfig& config_;
   const TrainObserver& observer_;
   RunData data_;
-  std::unique_ptr<Model> probe_;  ///< for its specs and layers only
   StepReporter reporter_;
   TrainSummary summary_;
   std::vector<std::uint64_t> param_hashes_;  ///< by rank
-  std::unique_ptr<trace::Recorder> recorder_;
+  std::unique_ptr<trace::Recorder, RecorderDeleter> recorder_{nullptr, RecorderDeleter{observer_}};
   Machine machine_;
 };
 
 }  // namespace
+
+RunShape run_shape(const TrainConfig& config) {
+  const std::unique_ptr<Model> model = make_model(config);
+  const std::vector<ParamSpec>& specs = model->param_specs();
+  RunShape shape;
+  shape.layout = compute_layout(specs, layout_options(config.data_parallel, specs, config.dp, config.dp));
+  shape.info = run_info(config, *model, shape.layout);
+  return shape;
+}
 
 TrainSummary train(const TrainConfig& config, const TrainObserver& observer,
                    const MachineFactory& make_machine) {

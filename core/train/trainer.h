@@ -6,6 +6,8 @@
 
 #include "core/trace/event.h"
 #include "core/trace/gate.h"
+#include "core/trace/probe.h"
+#include "core/trace/recorder.h"
 #include "core/train/config.h"
 #include "core/train/machine.h"
 #include "core/train/metrics.h"
@@ -23,12 +25,24 @@ struct TrainObserver {
   /// holds, or to restore a rank, which then trains from there on.
   std::function<void(int rank, RankTrainer&)> on_rank_ready;
   std::function<void(int rank, RankTrainer&)> on_rank_done;
+  /// A rank has failed; on its thread, before it is torn down: nobody may look at it from here on.
+  std::function<void(int rank)> on_rank_failed;
   /// After every iteration, on each rank's thread, before the next: to save. Gathers may still be due.
   std::function<void(int rank, RankTrainer&, std::int64_t step)> on_step_end;
+  /// With the run's recorder before the ranks start, to drain it; with null before it goes.
+  std::function<void(trace::Recorder*)> on_recorder;
   trace::Gate* gate = nullptr;
+  trace::Probe* probe = nullptr;
   /// Off: no events are made at all, and the times in StepMetrics are zero but for `ms`.
   bool record = true;
 };
+
+/// The names and sizes of everything in a run of `config`, as its trace tells them; and its layout.
+struct RunShape {
+  trace::RunInfo info;
+  Layout layout;
+};
+RunShape run_shape(const TrainConfig& config);
 
 /// Runs `config`, which resolve() has returned, on the ranks that `make_machine` makes, and reports. When a
 /// rank fails all others are stopped and its exception comes out here.

@@ -59,6 +59,8 @@ class DistributedOptimizer {
   const OptimizerConfig& config() const { return config_; }
   const std::vector<BucketShard>& shards() const { return shards_; }
   std::int64_t step_count() const { return step_count_; }
+  /// fp32[1] on the device: what AdamW multiplies gradients by, the clip coefficient times grad_multiplier.
+  ConstTensorView grad_scale() const { return grad_scale_.view(DType::fp32); }
   const std::vector<ParamMultipliers>& multipliers() const { return multipliers_; }
 
  private:

@@ -1,0 +1,338 @@
+#include "viz/app/shell.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/units.h"
+#include "viz/app/style.h"
+#include "viz/model/event_index.h"
+#include "viz/panels/draw.h"
+#include "viz/panels/input.h"
+
+namespace zero1::viz {
+
+namespace {
+
+constexpr ImGuiWindowFlags fixed_window = ImGuiWindowFlags_NoMove | ImGuiWindowFlags_NoResize |
+                                          ImGuiWindowFlags_NoCollapse | ImGuiWindowFlags_NoSavedSettings;
+constexpr ImGuiWindowFlags bare_window = fixed_window | ImGuiWindowFlags_NoTitleBar |
+                                         ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoNavFocus |
+                                         ImGuiWindowFlags_NoBringToFrontOnFocus;
+constexpr const char* tabs_window = "Details";
+
+}  // namespace
+
+Shell::Shell(Document document, Preferences preferences, float scale)
+    : document_(std::move(document)), preferences_(std::move(preferences)) {
+  theme_.dark = preferences_.dark;
+  theme_.scale = scale;
+  apply_style(theme_);
+  add_panels();
+}
+
+Shell::~Shell() = default;
+
+void Shell::add(std::unique_ptr<Panel> panel, Place place) {
+  std::string title(panel->title());
+  entries_.push_back({std::move(panel), place, std::move(title)});
+}
+
+void Shell::add_panels() {
+  add(make_ownership_panel(), Place::upper);
+  if (document_.exploration != nullptr) {
+    add(make_memory_panel(), Place::lower);
+    add(make_explore_panel(), Place::tab);
+    return;
+  }
+  add(make_memory_panel(), Place::tab);
+  add(make_settings_panel(), Place::tab);
+}
+
+void Shell::set_scale(float scale) {
+  theme_.scale = scale;
+  apply_style(theme_);
+}
+
+void Shell::toggle_theme() {
+  theme_.dark = preferences_.dark = !theme_.dark;
+  apply_style(theme_);
+}
+
+void Shell::show_tab(std::string_view title) {
+  preferences_.hidden_panels.erase(std::string(title));
+  wanted_tab_ = title;
+}
+
+Shell::Entry* Shell::find(Place place) {
+  for (Entry& entry : entries_) {
+    if (entry.place == place && shown(entry)) return &entry;
+  }
+  return nullptr;
+}
+
+int Shell::shown_tabs() const {
+  return static_cast<int>(std::count_if(entries_.begin(), entries_.end(), [this](const Entry& entry) {
+    return entry.place == Place::tab && shown(entry);
+  }));
+}
+
+void Shell::draw() {
+  handle_keys();
+  draw_menu();
+  const ImGuiViewport& viewport = *ImGui::GetMainViewport();
+  const float status_px = ImGui::GetFrameHeight();
+  const ImVec2 at = viewport.WorkPos;
+  const ImVec2 size{viewport.WorkSize.x, std::max(viewport.WorkSize.y - status_px, 1.0F)};
+  draw_places({at, size});
+  draw_status({{at.x, at.y + size.y}, {size.x, status_px}});
+  draw_help();
+}
+
+void Shell::handle_keys() {
+  if (input::function_key_pressed(1)) help_open_ = !help_open_;
+  if (!input::ctrl()) return;
+  if (input::pressed('Q')) quit_ = true;
+  if (input::pressed('T')) toggle_theme();
+  for (int number = 1; number <= 9; ++number) {
+    if (input::pressed(static_cast<char>('0' + number))) focus_panel(number);
+  }
+}
+
+/// Panels are numbered in the order of the menu.
+void Shell::focus_panel(int number) {
+  if (number > static_cast<int>(entries_.size())) return;
+  Entry& entry = entries_[static_cast<std::size_t>(number) - 1];
+  preferences_.hidden_panels.erase(entry.title);
+  if (entry.place == Place::tab) {
+    wanted_tab_ = entry.title;
+    wanted_focus_ = tabs_window;
+  } else {
+    wanted_focus_ = entry.title;
+  }
+}
+
+void Shell::draw_menu() {
+  if (!ImGui::BeginMainMenuBar()) return;
+  if (ImGui::BeginMenu("Window")) {
+    if (ImGui::MenuItem(theme_.dark ? "Light theme" : "Dark theme", "Ctrl+T")) toggle_theme();
+    if (ImGui::MenuItem("Default layout")) {
+      const bool dark = preferences_.dark;
+      preferences_ = {};
+      preferences_.dark = dark;
+    }
+    ImGui::Separator();
+    if (ImGui::MenuItem("Quit", "Ctrl+Q")) quit_ = true;
+    ImGui::EndMenu();
+  }
+  if (ImGui::BeginMenu("Panels")) {
+    int number = 0;
+    for (const Entry& entry : entries_) {
+      ++number;
+      const std::string key = number <= 9 ? fmt::format("Ctrl+{}", number) : "";
+      if (!ImGui::MenuItem(entry.title.c_str(), key.c_str(), shown(entry))) continue;
+      if (!preferences_.hidden_panels.erase(entry.title)) preferences_.hidden_panels.insert(entry.title);
+    }
+    ImGui::EndMenu();
+  }
+  if (ImGui::BeginMenu("Help")) {
+    if (ImGui::MenuItem("Keys and mouse", "F1")) help_open_ = true;
+    ImGui::EndMenu();
+  }
+  const float width = text_size(document_.title).x + ImGui::GetFontSize();
+  if (ImGui::GetContentRegionAvail().x > width) {
+    ImGui::SameLine(ImGui::GetWindowWidth() - width);
+    ImGui::PushStyleColor(ImGuiCol_Text, theme_.faint_text());
+    ImGui::TextUnformatted(document_.title.c_str());
+    ImGui::PopStyleColor();
+  }
+  ImGui::EndMainMenuBar();
+}
+
+void Shell::draw_status(const Area& area) {
+  ImGui::SetNextWindowPos(area.at);
+  ImGui::SetNextWindowSize(area.size);
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding,
+                      ImVec2(ImGui::GetStyle().WindowPadding.x, ImGui::GetStyle().FramePadding.y));
+  ImGui::Begin("##status", nullptr, bare_window);
+  ImGui::PopStyleVar();
+  std::string text;
+  if (document_.events != nullptr) {
+    const EventIndex& events = *document_.events;
+    text = fmt::format("{} events   {} dropped", format_count(events.size()), format_count(events.dropped()));
+    if (events.loading()) text += fmt::format("   loading {:.0f}%", 100 * events.progress());
+    text += fmt::format("   at {}", format_duration_ns(document_.moment.at_ns));
+    if (!document_.moment.follow) text += " (gone back)";
+  }
+  if (!document_.error.empty()) {
+    ImGui::PushStyleColor(ImGuiCol_Text, theme_.exposed());
+    ImGui::TextUnformatted(document_.error.c_str());
+    ImGui::PopStyleColor();
+    ImGui::SameLine(0, 2 * ImGui::GetFontSize());
+  }
+  ImGui::PushStyleColor(ImGuiCol_Text, theme_.faint_text());
+  ImGui::TextUnformatted(text.c_str());
+  const char* hint = "F1  keys and mouse";
+  ImGui::SameLine(ImGui::GetWindowWidth() - text_size(hint).x - ImGui::GetStyle().WindowPadding.x);
+  ImGui::TextUnformatted(hint);
+  ImGui::PopStyleColor();
+  ImGui::End();
+}
+
+void Shell::draw_places(const Area& area) {
+  const float gap = std::floor(5 * theme_.scale);
+  const bool column = shown_tabs() > 0 || find(Place::strip) != nullptr;
+  const float right_px =
+      column ? std::floor(std::clamp(area.size.x * preferences_.right_share, 120.0F, area.size.x * 0.8F)) : 0;
+  const Area left{area.at, {area.size.x - right_px - (column ? gap : 0), area.size.y}};
+
+  // Splitters lie in a window of their own behind the panels.
+  ImGui::SetNextWindowPos(area.at);
+  ImGui::SetNextWindowSize(area.size);
+  ImGui::PushStyleVar(ImGuiStyleVar_WindowPadding, ImVec2(0, 0));
+  ImGui::Begin("##places", nullptr, bare_window | ImGuiWindowFlags_NoFocusOnAppearing);
+  ImGui::PopStyleVar();
+  Entry* upper = find(Place::upper);
+  Entry* lower = find(Place::lower);
+  const bool both = upper != nullptr && lower != nullptr;
+  const float upper_px = both ? std::floor((area.size.y - gap) * preferences_.upper_share) : area.size.y;
+  if (both) {
+    draw_splitter("rows", {{left.at.x, left.at.y + upper_px}, {left.size.x, gap}}, false, area.size.y,
+                  preferences_.upper_share, 1);
+  }
+  if (column) {
+    draw_splitter("columns", {{left.at.x + left.size.x, area.at.y}, {gap, area.size.y}}, true, area.size.x,
+                  preferences_.right_share, -1);
+  }
+  ImGui::End();
+
+  if (upper != nullptr) draw_window(*upper, {left.at, {left.size.x, upper_px}});
+  if (lower != nullptr) {
+    const float top = both ? upper_px + gap : 0;
+    draw_window(*lower, {{left.at.x, left.at.y + top}, {left.size.x, area.size.y - top}});
+  }
+  if (!column) return;
+  Area right{{area.at.x + area.size.x - right_px, area.at.y}, {right_px, area.size.y}};
+  if (Entry* strip = find(Place::strip); strip != nullptr) {
+    const float strip_px = shown_tabs() > 0
+                               ? std::min(std::floor(15.5F * ImGui::GetFontSize()), right.size.y * 0.5F)
+                               : right.size.y;
+    draw_window(*strip, {right.at, {right.size.x, strip_px}});
+    right = {{right.at.x, right.at.y + strip_px + gap}, {right.size.x, right.size.y - strip_px - gap}};
+  }
+  if (shown_tabs() > 0) draw_tabs(right);
+}
+
+/// `sign`: whether the share grows or shrinks as the mouse moves to the right or down.
+void Shell::draw_splitter(const char* id, const Area& area, bool vertical, float whole, float& share,
+                          float sign) {
+  ImGui::SetCursorScreenPos(area.at);
+  ImGui::InvisibleButton(id, area.size);
+  if (ImGui::IsItemHovered() || ImGui::IsItemActive()) {
+    ImGui::SetMouseCursor(vertical ? ImGuiMouseCursor_ResizeEW : ImGuiMouseCursor_ResizeNS);
+    ImGui::GetWindowDrawList()->AddRectFilled(area.at, {area.at.x + area.size.x, area.at.y + area.size.y},
+                                              theme_.grid());
+  }
+  if (!ImGui::IsItemActive()) return;
+  const ImVec2 moved = ImGui::GetIO().MouseDelta;
+  share = std::clamp(share + sign * (vertical ? moved.x : moved.y) / std::max(whole, 1.0F), 0.12F, 0.85F);
+}
+
+void Shell::draw_window(Entry& entry, const Area& area) {
+  ImGui::SetNextWindowPos(area.at);
+  ImGui::SetNextWindowSize(area.size);
+  if (wanted_focus_ == entry.title) {
+    ImGui::SetNextWindowFocus();
+    wanted_focus_.clear();
+  }
+  // Maps take arrows and letters themselves.
+  const bool map = entry.place == Place::upper || entry.place == Place::lower;
+  bool open = true;
+  if (ImGui::Begin(entry.title.c_str(), &open, fixed_window | (map ? ImGuiWindowFlags_NoNavInputs : 0))) {
+    entry.panel->draw(document_, theme_);
+  }
+  ImGui::End();
+  if (!open) preferences_.hidden_panels.insert(entry.title);
+}
+
+void Shell::draw_tabs(const Area& area) {
+  ImGui::SetNextWindowPos(area.at);
+  ImGui::SetNextWindowSize(area.size);
+  if (wanted_focus_ == tabs_window) {
+    ImGui::SetNextWindowFocus();
+    wanted_focus_.clear();
+  }
+  ImGui::Begin(tabs_window, nullptr, fixed_window | ImGuiWindowFlags_NoTitleBar);
+  if (ImGui::BeginTabBar("tabs", ImGuiTabBarFlags_FittingPolicyScroll)) {
+    for (Entry& entry : entries_) {
+      if (entry.place != Place::tab || !shown(entry)) continue;
+      const bool wanted = wanted_tab_ == entry.title;
+      if (wanted) wanted_tab_.clear();
+      if (!ImGui::BeginTabItem(entry.title.c_str(), nullptr, wanted ? ImGuiTabItemFlags_SetSelected : 0)) {
+        continue;
+      }
+      ImGui::BeginChild("content");
+      entry.panel->draw(document_, theme_);
+      ImGui::EndChild();
+      ImGui::EndTabItem();
+    }
+    ImGui::EndTabBar();
+  }
+  ImGui::End();
+}
+
+void Shell::draw_help() {
+  constexpr const char* title = "Keys and mouse";
+  if (help_open_ && !ImGui::IsPopupOpen(title)) ImGui::OpenPopup(title);
+  const ImGuiViewport& viewport = *ImGui::GetMainViewport();
+  const float width = std::min(46 * ImGui::GetFontSize(), viewport.WorkSize.x * 0.94F);
+  ImGui::SetNextWindowPos(viewport.GetWorkCenter(), ImGuiCond_Always, {0.5F, 0.5F});
+  ImGui::SetNextWindowSizeConstraints({width, 0}, {width, viewport.WorkSize.y * 0.92F});
+  if (!ImGui::BeginPopupModal(
+          title, &help_open_,
+          ImGuiWindowFlags_NoMove | ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings)) {
+    return;
+  }
+  if (!help_open_ || input::pressed(ImGuiKey_Escape)) {
+    help_open_ = false;
+    ImGui::CloseCurrentPopup();
+  }
+  const auto section = [this](std::string_view heading, std::string_view lines) {
+    ImGui::PushStyleColor(ImGuiCol_Text, theme_.changed());
+    ImGui::TextUnformatted(heading.data(), heading.data() + heading.size());
+    ImGui::PopStyleColor();
+    const float indent = ImGui::GetFontSize();
+    const float second = 14 * ImGui::GetFontSize();
+    while (!lines.empty()) {
+      const std::string_view line = lines.substr(0, lines.find('\n'));
+      lines.remove_prefix(std::min(line.size() + 1, lines.size()));
+      const std::size_t gap = line.find("  ");
+      ImGui::SetCursorPosX(ImGui::GetStyle().WindowPadding.x + indent);
+      const std::string_view key = line.substr(0, gap);
+      ImGui::TextUnformatted(key.data(), key.data() + key.size());
+      if (gap == std::string_view::npos) continue;
+      const std::string_view what = line.substr(line.find_first_not_of(' ', gap));
+      ImGui::SameLine(second);
+      if (text_size(key).x + indent > second - ImGui::GetFontSize()) ImGui::NewLine();
+      ImGui::SetCursorPosX(second);
+      ImGui::PushTextWrapPos(0);
+      ImGui::PushStyleColor(ImGuiCol_Text, theme_.faint_text());
+      ImGui::TextUnformatted(what.data(), what.data() + what.size());
+      ImGui::PopStyleColor();
+      ImGui::PopTextWrapPos();
+    }
+    ImGui::Spacing();
+  };
+  section("Everywhere",
+          "Ctrl+1 … Ctrl+9  go to a panel; the menu Panels has the numbers\n"
+          "Ctrl+T  dark or light theme\nCtrl+Q  quit\nF1, Esc  this page\n"
+          "arrows, Enter, Space  walk through buttons and tabs of the panel in use; Alt for the menu\n"
+          "click  selects a rank, bucket, parameter or event in every panel at once");
+  for (const Entry& entry : entries_) {
+    if (!entry.panel->help().empty()) section(entry.title, entry.panel->help());
+  }
+  ImGui::EndPopup();
+}
+
+}  // namespace zero1::viz

@@ -1,0 +1,68 @@
+// Everything inside the window: menu, panels and their places, status line, help. Knows no back end.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "viz/app/preferences.h"
+#include "viz/panels/panel.h"
+
+namespace zero1::viz {
+
+class Shell {
+ public:
+  Shell(Document document, Preferences preferences, float scale);
+  ~Shell();
+
+  /// One frame, between NewFrame and Render, at ImGui's display size.
+  void draw();
+
+  Document& document() { return document_; }
+  Preferences& preferences() { return preferences_; }
+  bool quit() const { return quit_; }
+  /// Of the monitor. Fonts are the caller's to rebuild.
+  void set_scale(float scale);
+  const Theme& theme() const { return theme_; }
+  void toggle_theme();
+  void show_tab(std::string_view title);
+
+ private:
+  enum class Place { upper, lower, strip, tab };
+  struct Entry {
+    std::unique_ptr<Panel> panel;
+    Place place = Place::tab;
+    std::string title;
+  };
+  struct Area {
+    ImVec2 at;
+    ImVec2 size;
+  };
+
+  void add(std::unique_ptr<Panel> panel, Place place);
+  void add_panels();
+  bool shown(const Entry& entry) const { return !preferences_.hidden_panels.contains(entry.title); }
+  Entry* find(Place place);
+  int shown_tabs() const;
+
+  void handle_keys();
+  void focus_panel(int number);
+  void draw_menu();
+  void draw_status(const Area& area);
+  void draw_places(const Area& area);
+  void draw_window(Entry& entry, const Area& area);
+  void draw_tabs(const Area& area);
+  void draw_help();
+  void draw_splitter(const char* id, const Area& area, bool vertical, float whole, float& share, float sign);
+
+  Document document_;
+  Preferences preferences_;
+  Theme theme_;
+  std::vector<Entry> entries_;
+  std::string wanted_focus_;
+  std::string wanted_tab_;
+  bool help_open_ = false;
+  bool quit_ = false;
+};
+
+}  // namespace zero1::viz

@@ -1,0 +1,107 @@
+#include "viz/model/bucket_states.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace zero1::viz {
+
+using trace::BucketState;
+using trace::Kind;
+
+namespace {
+
+void set_states(BucketMoment& moment, BucketState state, bool all_reduce) {
+  const auto both = [&moment](PieceState piece) { moment.own = moment.others = piece; };
+  switch (state) {
+    case BucketState::accumulating: return both(PieceState::accumulating);
+    case BucketState::ready: return both(PieceState::ready);
+    case BucketState::reducing: return both(PieceState::reducing);
+    case BucketState::reduced:
+      both(PieceState::reduced);
+      if (!all_reduce) moment.others = PieceState::left_over;
+      return;
+    case BucketState::stepped:
+      moment.own = PieceState::stepped;
+      moment.others = PieceState::stale;
+      return;
+    case BucketState::gathering:
+      moment.own = PieceState::stepped;
+      moment.others = PieceState::gathering;
+      return;
+    case BucketState::current: return both(PieceState::current);
+  }
+}
+
+}  // namespace
+
+std::string_view name(PieceState state) {
+  switch (state) {
+    case PieceState::unknown: return "not begun";
+    case PieceState::accumulating: return "accumulating";
+    case PieceState::ready: return "ready";
+    case PieceState::reducing: return "reducing";
+    case PieceState::reduced: return "reduced";
+    case PieceState::left_over: return "left over";
+    case PieceState::stepped: return "stepped";
+    case PieceState::stale: return "stale";
+    case PieceState::gathering: return "gathering";
+    case PieceState::current: return "current";
+  }
+  return "unknown";
+}
+
+BucketMoment BucketStates::at(int rank, int bucket, std::int64_t at_ns) {
+  BucketMoment moment;
+  const EventFilter states{.kind = Kind::bucket_state, .rank = rank, .bucket = bucket};
+  const std::optional<EventId> last = events_.last_at(at_ns, states);
+  if (!last) return moment;
+  const trace::Event event = events_.event(*last);
+  if (event.detail > static_cast<std::uint8_t>(BucketState::current)) return moment;  // of a later version
+  const auto state = static_cast<BucketState>(event.detail);
+  moment.step = std::max(event.step, 0);
+  moment.since_ns = event.end_ns;
+  bool all_reduce = false;
+  if (state == BucketState::reduced) {
+    const auto issue =
+        events_.last_at(at_ns, {.kind = Kind::collective_issue, .rank = rank, .bucket = bucket});
+    all_reduce =
+        issue && events_.event(*issue).detail == static_cast<std::uint8_t>(trace::Collective::all_reduce);
+  }
+  set_states(moment, state, all_reduce);
+  moment.golden = golden(rank, bucket);
+  moment.ready = state == BucketState::accumulating
+                     ? static_cast<int>(count_reports(rank, bucket, event.end_ns, at_ns))
+                     : moment.golden;
+  return moment;
+}
+
+std::int64_t BucketStates::count_reports(int rank, int bucket, std::int64_t after_ns,
+                                         std::int64_t up_to_ns) const {
+  std::int64_t count = 0;
+  events_.visit(after_ns, up_to_ns, {.kind = Kind::grad_ready, .rank = rank, .bucket = bucket},
+                [&count](EventId, const trace::Event&) {
+                  ++count;
+                  return true;
+                });
+  return count;
+}
+
+// A rank learns the counts in its first iteration: all reports until the bucket is ready for the first time.
+int BucketStates::golden(int rank, int bucket) {
+  const auto known = golden_.find({rank, bucket});
+  if (known != golden_.end()) return known->second;
+  const EventFilter first_ready{.kind = Kind::bucket_state,
+                                .rank = rank,
+                                .bucket = bucket,
+                                .detail = static_cast<std::uint8_t>(BucketState::ready)};
+  constexpr std::int64_t before_all = std::numeric_limits<std::int64_t>::min();
+  const std::optional<EventId> ready = events_.first_after(before_all, first_ready);
+  if (!ready) return 0;
+  const auto count = static_cast<int>(count_reports(rank, bucket, before_all, events_.event(*ready).end_ns));
+  // A recording that still loads has not told yet which is the first.
+  if (!events_.loading()) golden_.emplace(std::pair(rank, bucket), count);
+  return count;
+}
+
+}  // namespace zero1::viz

@@ -1,0 +1,61 @@
+#include "viz/panels/draw.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace zero1::viz {
+
+void draw_hatching(ImDrawList& list, const Box& box, ImU32 colour, float spacing_px) {
+  const float height = box.height();
+  // Lines go up to the right, on a grid of the screen, so that neighbours' lines meet.
+  const float first = std::floor((box.min.x - height) / spacing_px) * spacing_px;
+  for (float x = first; x < box.max.x; x += spacing_px) {
+    const float left = std::max(x, box.min.x);
+    const float right = std::min(x + height, box.max.x);
+    if (right - left < 0.5F) continue;
+    list.AddLine({left, box.max.y - (left - x)}, {right, box.max.y - (right - x)}, colour);
+  }
+}
+
+bool draw_label(ImDrawList& list, const Box& box, ImU32 colour, std::string_view text, float margin_px) {
+  const ImVec2 size = text_size(text);
+  if (text.empty() || size.x + 2 * margin_px > box.width() || size.y > box.height()) return false;
+  const ImVec2 at{std::floor((box.min.x + box.max.x - size.x) / 2),
+                  std::floor((box.min.y + box.max.y - size.y) / 2)};
+  draw_text(list, at, colour, text);
+  return true;
+}
+
+std::string_view fitting_name(std::string_view name, float width_px) {
+  const auto fit = [width_px](std::string_view rest, int least_parts) {
+    while (text_size(rest).x > width_px) {
+      const std::size_t dot = rest.find('.');
+      if (dot == std::string_view::npos) return std::string_view();
+      rest = rest.substr(dot + 1);
+      if (std::count(rest.begin(), rest.end(), '.') + 1 < least_parts) return std::string_view();
+    }
+    return rest;
+  };
+  const std::string_view with_kind = fit(name, 2);
+  if (!with_kind.empty()) return with_kind;
+  const std::size_t kind = name.rfind('.');
+  return kind == std::string_view::npos ? std::string_view() : fit(name.substr(0, kind), 1);
+}
+
+ImU32 faded(ImU32 colour, float opacity) {
+  const auto alpha = static_cast<float>((colour >> IM_COL32_A_SHIFT) & 0xFFu) * opacity;
+  return (colour & ~IM_COL32_A_MASK) |
+         (static_cast<ImU32>(std::clamp(alpha, 0.0F, 255.0F)) << IM_COL32_A_SHIFT);
+}
+
+ImU32 mixed(ImU32 a, ImU32 b, float share) {
+  ImU32 out = 0;
+  for (const int shift : {IM_COL32_R_SHIFT, IM_COL32_G_SHIFT, IM_COL32_B_SHIFT, IM_COL32_A_SHIFT}) {
+    const auto from = static_cast<float>((a >> shift) & 0xFFu);
+    const auto to = static_cast<float>((b >> shift) & 0xFFu);
+    out |= static_cast<ImU32>(std::lround(from + (to - from) * share)) << shift;
+  }
+  return out;
+}
+
+}  // namespace zero1::viz

@@ -1,0 +1,172 @@
+// Memory per rank beside what plain data parallelism would hold.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/base/units.h"
+#include "viz/model/memory_plan.h"
+#include "viz/panels/draw.h"
+#include "viz/panels/panel.h"
+
+namespace zero1::viz {
+
+namespace {
+
+constexpr int most_bars = 16;
+constexpr std::array<const char*, 4> kinds{"parameters", "gradients", "optimizer", "activations"};
+
+std::array<std::int64_t, 4> parts(const MemoryReport& report) {
+  return {report.parameters, report.gradients, report.optimizer, report.activations};
+}
+
+std::int64_t total(const MemoryReport& report) {
+  return report.parameters + report.gradients + report.optimizer + report.activations;
+}
+
+ImU32 part_colour(std::size_t part, const Theme& theme) {
+  const std::array<trace::Kind, 3> like{trace::Kind::forward, trace::Kind::backward, trace::Kind::adamw};
+  return part < like.size() ? theme.kind(like[part]) : theme.kind(trace::Kind::data);
+}
+
+class MemoryPanel final : public Panel {
+ public:
+  std::string_view title() const override { return "Memory"; }
+  void draw(Document& document, const Theme& theme) override;
+  std::string_view help() const override {
+    return "bars  what each rank holds at the moment that is shown, and plain data parallelism below\n"
+           "click  select the rank";
+  }
+
+ private:
+  struct Bar {
+    std::string label;
+    MemoryReport report;
+    int rank = -1;
+  };
+  void collect(const Document& document);
+  void draw_legend(const Theme& theme) const;
+  void draw_bar(Document& document, const Theme& theme, const Bar& bar, float label_px, std::int64_t full);
+
+  std::vector<Bar> bars_;
+  std::string note_;
+};
+
+void MemoryPanel::collect(const Document& document) {
+  bars_.clear();
+  note_.clear();
+  std::optional<MemoryReport> first;
+  const int ranks = document.events == nullptr ? 0 : document.info.ranks;
+  for (int rank = 0; rank < std::min(ranks, most_bars); ++rank) {
+    const auto report = memory_at(*document.events, rank, document.moment.at_ns);
+    if (!report) break;
+    if (!first) first = report;
+    bars_.push_back({fmt::format("rank {}", rank), *report, rank});
+  }
+  if (ranks > most_bars) note_ = fmt::format("… and {} more ranks\n", ranks - most_bars);
+  if (document.layout == nullptr) return;
+  MemoryReport sharded = states_of_rank(*document.layout, true);
+  MemoryReport plain = states_of_rank(*document.layout, false);
+  if (first) {
+    plain.activations = first->activations;
+  } else {
+    bars_.push_back({"ZeRO-1, a rank", sharded, -1});
+    note_ = "Counted from the layout; activations depend on the batch.";
+    if (document.events != nullptr) note_ = "No memory has been recorded yet. " + note_;
+  }
+  bars_.push_back({"plain data parallel", plain, -1});
+}
+
+void MemoryPanel::draw(Document& document, const Theme& theme) {
+  collect(document);
+  if (bars_.empty()) {
+    ImGui::TextWrapped("Nothing is known of memory: neither events nor a layout.");
+    return;
+  }
+  draw_legend(theme);
+  std::int64_t full = 1;
+  float label_px = 0;
+  for (const Bar& bar : bars_) {
+    full = std::max(full, total(bar.report));
+    label_px = std::max(label_px, text_size(bar.label).x);
+  }
+  for (const Bar& bar : bars_) draw_bar(document, theme, bar, label_px, full);
+  const std::int64_t plain = total(bars_.back().report);
+  const std::int64_t here = total(bars_.front().report);
+  if (bars_.size() > 1 && plain > 0) {
+    ImGui::TextWrapped("%s", fmt::format("{} a rank instead of {}: {:.0f}% of it. ZeRO-1 shares out what the "
+                                         "optimizer holds; parameters and gradients stay whole.",
+                                         format_bytes(here), format_bytes(plain),
+                                         100 * static_cast<double>(here) / static_cast<double>(plain))
+                                 .c_str());
+  }
+  if (!note_.empty()) {
+    ImGui::PushStyleColor(ImGuiCol_Text, theme.faint_text());
+    ImGui::TextWrapped("%s", note_.c_str());
+    ImGui::PopStyleColor();
+  }
+}
+
+void MemoryPanel::draw_legend(const Theme& theme) const {
+  const float font = ImGui::GetFontSize();
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    const float width = 1.2F * font + text_size(kinds[i]).x;
+    if (i > 0) ImGui::SameLine(0, font);
+    if (i > 0 && ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    ImDrawList& list = *ImGui::GetWindowDrawList();
+    list.AddRectFilled(at, {at.x + 0.9F * font, at.y + 0.9F * font}, part_colour(i, theme));
+    draw_text(list, {at.x + 1.2F * font, at.y}, theme.text(), kinds[i]);
+    ImGui::Dummy({width, font});
+  }
+}
+
+void MemoryPanel::draw_bar(Document& document, const Theme& theme, const Bar& bar, float label_px,
+                           std::int64_t full) {
+  const float font = ImGui::GetFontSize();
+  const float height = 1.5F * font;
+  const std::string sum = format_bytes(total(bar.report));
+  const float sum_px = text_size("999.99 MiB").x;
+  const ImVec2 at = ImGui::GetCursorScreenPos();
+  const float width = std::max(ImGui::GetContentRegionAvail().x, 4 * font);
+  ImGui::PushID(bar.label.c_str());
+  ImGui::InvisibleButton("bar", {width, height});
+  ImGui::PopID();
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const float text_y = at.y + (height - font) / 2;
+  const bool chosen = bar.rank >= 0 && document.selection.rank == bar.rank;
+  draw_text(list, {at.x, text_y}, chosen ? theme.selected() : theme.text(), bar.label);
+  const float left = at.x + label_px + 0.6F * font;
+  const float room = std::max(at.x + width - sum_px - 0.6F * font - left, font);
+  float x = left;
+  const auto bytes = parts(bar.report);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const float part_px =
+        room * static_cast<float>(static_cast<double>(bytes[i]) / static_cast<double>(full));
+    const Box box{{x, at.y + 1}, {x + part_px, at.y + height - 1}};
+    const ImU32 colour = part_colour(i, theme);
+    list.AddRectFilled(box.min, box.max, colour);
+    draw_label(list, box, Theme::text_on(colour), format_bytes(bytes[i]));
+    x = box.max.x;
+  }
+  draw_text(list, {x + 0.5F * font, text_y}, theme.text(), sum);
+  if (chosen) list.AddRect({left, at.y}, {x, at.y + height}, theme.selected(), 0, 0, 2);
+  if (!ImGui::IsItemHovered()) return;
+  std::string told = bar.label;
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    told += fmt::format("\n{}: {}", kinds[i], format_bytes(bytes[i]));
+  ImGui::SetTooltip("%s", told.c_str());
+  if (bar.rank >= 0 && ImGui::IsMouseReleased(ImGuiMouseButton_Left)) {
+    Selection next = document.selection;
+    next.rank = bar.rank;
+    document.selection.set(next);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Panel> make_memory_panel() {
+  return std::make_unique<MemoryPanel>();
+}
+
+}  // namespace zero1::viz

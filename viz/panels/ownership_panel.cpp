@@ -1,0 +1,364 @@
+// The ownership map: which rank owns what, and what state it is in.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "viz/panels/input.h"
+#include "viz/panels/ownership_bands.h"
+#include "viz/panels/ownership_tooltip.h"
+#include "viz/panels/panel.h"
+#include "viz/panels/piece_style.h"
+
+namespace zero1::viz {
+
+namespace {
+
+constexpr int most_state_rows = 8;
+constexpr double values_from_px = 44;  // an element this wide has its value printed
+constexpr double wheel_factor = 1.25;
+
+class OwnershipPanel final : public Panel {
+ public:
+  std::string_view title() const override { return "Ownership map"; }
+  void draw(Document& document, const Theme& theme) override;
+  std::string_view help() const override {
+    return "wheel  zoom at the cursor, down to single elements\n"
+           "drag, arrows  pan;  + and -  zoom;  F  show everything\n"
+           "click  select a bucket, parameter, element or shard\n"
+           "hover  a parameter's four ranges, and who owns which part\n"
+           "/  search by name;  Enter or N  the next match\n"
+           "strip at the bottom  the whole axis: click or drag to go there";
+  }
+
+ private:
+  void follow_document(Document& document);
+  void draw_toolbar(Document& document, const Theme& theme);
+  void draw_legend(const Theme& theme);
+  void draw_map(Document& document, const Theme& theme);
+  void draw_gutter(ImDrawList& list, const Theme& theme, ImVec2 origin) const;
+  void arrange(const Document& document, ImVec2 origin, ImVec2 size);
+  void handle_mouse(Document& document, const MapScene& scene);
+  void handle_minimap();
+  void handle_keys();
+  void select_at(Document& document, const MapRow& row, const MapPlace& place);
+  void search(Document& document, int by);
+  void show(const Range& axis);
+  void show_selection(const Selection& selection);
+  const MapRow* row_at(float y) const;
+
+  std::shared_ptr<const Layout> layout_;
+  std::unique_ptr<OwnershipMap> map_;
+  const EventIndex* events_ = nullptr;
+  std::unique_ptr<BucketStates> states_;
+  MapPainter painter_;
+  MapView view_;
+  bool fit_ = true;
+  std::uint64_t seen_revision_ = 0;
+
+  std::vector<MapRow> rows_;
+  Box minimap_{};
+  float gutter_px_ = 0;
+
+  std::array<char, 128> search_text_{};
+  std::vector<int> found_;
+  int found_at_ = -1;
+  bool focus_search_ = false;
+};
+
+void OwnershipPanel::follow_document(Document& document) {
+  if (document.layout != layout_) {
+    layout_ = document.layout;
+    map_ = layout_ == nullptr ? nullptr : std::make_unique<OwnershipMap>(layout_);
+    fit_ = true;
+    found_.clear();
+    found_at_ = -1;
+  }
+  if (document.events.get() != events_) {
+    events_ = document.events.get();
+    states_ = events_ == nullptr ? nullptr : std::make_unique<BucketStates>(*events_);
+  }
+}
+
+void OwnershipPanel::draw(Document& document, const Theme& theme) {
+  follow_document(document);
+  if (map_ == nullptr || map_->numel() == 0) {
+    ImGui::TextWrapped("%s", document.error.empty()
+                                 ? "No layout: this recording was made before traces held it."
+                                 : document.error.c_str());
+    return;
+  }
+  draw_toolbar(document, theme);
+  draw_map(document, theme);
+}
+
+void OwnershipPanel::draw_toolbar(Document& document, const Theme& theme) {
+  const float font = ImGui::GetFontSize();
+  ImGui::SetNextItemWidth(13 * font);
+  if (focus_search_) ImGui::SetKeyboardFocusHere();
+  focus_search_ = false;
+  const bool entered = ImGui::InputTextWithHint("##search", "search a parameter  (/)", search_text_.data(),
+                                                search_text_.size(), ImGuiInputTextFlags_EnterReturnsTrue);
+  if (ImGui::IsItemEdited()) {
+    found_ = search_text_[0] == '\0' ? std::vector<int>() : map_->find(search_text_.data());
+    found_at_ = -1;
+  }
+  if (entered) {
+    search(document, 1);
+    focus_search_ = true;
+  }
+  ImGui::SameLine();
+  if (search_text_[0] != '\0') {
+    if (ImGui::Button("<")) search(document, -1);
+    ImGui::SameLine(0, 2);
+    if (ImGui::Button(">")) search(document, 1);
+    ImGui::SameLine();
+    ImGui::Text("%s", fmt::format("{} of {}", found_at_ + 1, found_.size()).c_str());
+    ImGui::SameLine();
+  }
+  if (ImGui::Button("Fit")) fit_ = true;
+  if (states_ != nullptr) draw_legend(theme);
+}
+
+void OwnershipPanel::draw_legend(const Theme& theme) {
+  const float font = ImGui::GetFontSize();
+  for (const PieceState state :
+       {PieceState::accumulating, PieceState::ready, PieceState::reducing, PieceState::reduced,
+        PieceState::stepped, PieceState::stale, PieceState::gathering, PieceState::current}) {
+    const std::string label(name(state));
+    const float width = 0.9F * font + 0.4F * font + text_size(label).x;
+    ImGui::SameLine(0, font);
+    if (ImGui::GetContentRegionAvail().x < width) return;
+    const ImVec2 at = ImGui::GetCursorScreenPos();
+    ImDrawList& list = *ImGui::GetWindowDrawList();
+    const float top = at.y + (ImGui::GetFrameHeight() - 0.9F * font) / 2;
+    const Box box{{at.x, top}, {at.x + 0.9F * font, top + 0.9F * font}};
+    const ImU32 colour = piece_colour(state, theme);
+    const bool hatched = piece_hatched(state);
+    list.AddRectFilled(box.min, box.max, hatched ? mixed(theme.background(), colour, 0.5F) : colour);
+    if (hatched) draw_hatching(list, box, colour, 0.35F * font);
+    draw_text(list, {box.max.x + 0.4F * font, at.y + ImGui::GetStyle().FramePadding.y}, theme.faint_text(),
+              label);
+    ImGui::Dummy({width, ImGui::GetFrameHeight()});
+  }
+}
+
+/// Header, parameters and owners share the height with as many ranks' states as there is room for.
+void OwnershipPanel::arrange(const Document& document, ImVec2 origin, ImVec2 size) {
+  const float line = ImGui::GetTextLineHeight();
+  const float gap = std::floor(0.35F * line);
+  const bool values = document.live != nullptr && 1 / view_.elems_per_px >= values_from_px;
+  const int ranks = document.events != nullptr ? std::max(document.info.ranks, 1) : 0;
+  const float minimap_px = std::floor(0.8F * line);
+  const float left = size.y - minimap_px - 2 * gap - 1.5F * line;
+  int states = std::clamp(static_cast<int>((left - 4.2F * line) / (1.35F * line)), ranks > 0 ? 1 : 0,
+                          std::min(ranks, most_state_rows));
+  const float state_px = 1.35F * line;
+  const float both = std::max(2.4F * line, left - gap - static_cast<float>(states) * state_px);
+  const float band = std::floor(std::min(both / 2, 6.5F * line));
+
+  rows_.clear();
+  float y = origin.y;
+  const auto add = [&](MapRow::What what, int rank, float height, float after) {
+    rows_.push_back({what, rank, std::floor(y), std::floor(y + height)});
+    y += height + after;
+  };
+  add(MapRow::What::header, 0, 1.5F * line, 1);
+  add(MapRow::What::params, 0, band, 1);
+  add(MapRow::What::owners, 0, band, gap);
+  const int chosen = document.selection.rank.value_or(0);
+  const int first = std::clamp(chosen - states / 2, 0, std::max(0, ranks - states));
+  for (int i = 0; i < states; ++i) {
+    if (values && i % 2 == 1) {
+      add(MapRow::What::values, rows_.back().rank, state_px - 2, 2);
+    } else {
+      add(MapRow::What::state, values ? std::min(first + i / 2, ranks - 1) : first + i, state_px - 2, 2);
+    }
+  }
+  y = std::min(y + gap, origin.y + size.y - minimap_px);
+  minimap_ = {{origin.x + gutter_px_, std::floor(y)}, {origin.x + size.x, std::floor(y + minimap_px)}};
+}
+
+void OwnershipPanel::draw_gutter(ImDrawList& list, const Theme& theme, ImVec2 origin) const {
+  for (const MapRow& row : rows_) {
+    std::string label;
+    switch (row.what) {
+      case MapRow::What::header: label = "buckets"; break;
+      case MapRow::What::params: label = "parameters"; break;
+      case MapRow::What::owners: label = "owners"; break;
+      case MapRow::What::state: label = fmt::format("rank {}", row.rank); break;
+      case MapRow::What::values: label = "values"; break;
+    }
+    const float y = (row.top + row.bottom - ImGui::GetFontSize()) / 2;
+    const float x = origin.x + gutter_px_ - text_size(label).x - 0.5F * ImGui::GetFontSize();
+    draw_text(list, {x, std::floor(y)}, theme.faint_text(), label);
+    if (row.what != MapRow::What::state) continue;
+    const float mark = 0.6F * ImGui::GetFontSize();
+    const float top = std::floor((row.top + row.bottom - mark) / 2);
+    list.AddRectFilled({origin.x, top}, {origin.x + mark, top + mark},
+                       theme.rank(row.rank, map_->max_ranks()));
+  }
+  const float y = (minimap_.min.y + minimap_.max.y - ImGui::GetFontSize()) / 2;
+  const float x = origin.x + gutter_px_ - text_size("everything").x - 0.5F * ImGui::GetFontSize();
+  draw_text(list, {x, std::floor(y)}, theme.faint_text(), "everything");
+}
+
+void OwnershipPanel::draw_map(Document& document, const Theme& theme) {
+  const ImVec2 origin = ImGui::GetCursorScreenPos();
+  ImVec2 size = ImGui::GetContentRegionAvail();
+  size.x = std::max(size.x, 50.0F);
+  size.y = std::max(size.y, 50.0F);
+  gutter_px_ = text_size("parameters").x + 0.8F * ImGui::GetFontSize();
+  const int columns = std::max(1, static_cast<int>(size.x - gutter_px_));
+  if (columns != view_.columns) {
+    const bool whole = view_.columns > 0 &&
+                       view_.elems_per_px * view_.columns >= static_cast<double>(map_->numel()) * (1 - 1e-9);
+    view_.columns = columns;
+    fit_ = fit_ || whole;
+  }
+  if (fit_) view_ = fit_view(0, static_cast<double>(map_->numel()), columns, map_->numel());
+  fit_ = false;
+  if (document.selection.revision != seen_revision_) {
+    seen_revision_ = document.selection.revision;
+    show_selection(document.selection);
+  }
+  arrange(document, origin, size);
+
+  ImGui::InvisibleButton("map", size, ImGuiButtonFlags_MouseButtonLeft | ImGuiButtonFlags_MouseButtonMiddle);
+  ImDrawList& list = *ImGui::GetWindowDrawList();
+  const float left = origin.x + gutter_px_;
+  MapScene scene{list, theme, *map_, view_, document, states_.get(), left, left + static_cast<float>(columns),
+                 {}};
+  handle_minimap();
+  handle_mouse(document, scene);
+  if (ImGui::IsWindowFocused()) handle_keys();
+  draw_gutter(list, theme, origin);
+  list.PushClipRect({left - 2, origin.y}, {scene.right + 2, origin.y + size.y}, true);
+  for (const MapRow& row : rows_) painter_.draw_row(scene, row);
+  painter_.draw_selection(scene, rows_);
+  painter_.draw_minimap(scene, minimap_);
+  list.PopClipRect();
+}
+
+const MapRow* OwnershipPanel::row_at(float y) const {
+  for (const MapRow& row : rows_) {
+    if (y >= row.top && y < row.bottom) return &row;
+  }
+  return nullptr;
+}
+
+void OwnershipPanel::handle_mouse(Document& document, const MapScene& scene) {
+  const ImGuiIO& io = ImGui::GetIO();
+  const double x = io.MousePos.x - scene.left;
+  if (ImGui::IsItemHovered() && io.MouseWheel != 0 && x >= 0) {
+    view_ = zoom_view(view_, x, std::pow(wheel_factor, io.MouseWheel), map_->numel());
+  }
+  const bool on_minimap = io.MouseClickedPos[0].y >= minimap_.min.y;
+  if (ImGui::IsItemActive() && !on_minimap && ImGui::IsMouseDragging(ImGuiMouseButton_Left)) {
+    view_ = pan_view(view_, -io.MouseDelta.x, map_->numel());
+  }
+  if (!ImGui::IsItemHovered() || x < 0 || x >= view_.columns) return;
+  const auto axis = static_cast<std::int64_t>(std::floor(view_.axis_of(x)));
+  const MapRow* row = row_at(io.MousePos.y);
+  if (row == nullptr || axis < 0 || axis >= map_->numel()) return;
+  const MapPlace place = map_->place_at(axis);
+  if (!ImGui::IsItemActive()) {
+    ImGui::BeginTooltip();
+    tell_place(scene, *row, place);
+    ImGui::EndTooltip();
+  }
+  const bool dragged = io.MouseDragMaxDistanceSqr[0] > io.MouseDragThreshold * io.MouseDragThreshold;
+  if (ImGui::IsMouseReleased(ImGuiMouseButton_Left) && !dragged && !on_minimap) {
+    select_at(document, *row, place);
+  }
+}
+
+void OwnershipPanel::handle_minimap() {
+  const ImGuiIO& io = ImGui::GetIO();
+  if (!ImGui::IsItemActive() || io.MouseClickedPos[0].y < minimap_.min.y) return;
+  const double share = (io.MousePos.x - minimap_.min.x) / std::max(1.0F, minimap_.width());
+  const double middle = share * static_cast<double>(map_->numel());
+  view_.first = middle - view_.elems_per_px * view_.columns / 2;
+  view_ = pan_view(view_, 0, map_->numel());
+}
+
+void OwnershipPanel::handle_keys() {
+  if (!input::letters_free()) return;
+  if (input::pressed('F')) fit_ = true;
+  if (input::pressed('/')) focus_search_ = true;
+  const double middle = view_.columns / 2.0;
+  const double step = view_.columns / 8.0;
+  if (input::pressed(ImGuiKey_LeftArrow, true)) view_ = pan_view(view_, -step, map_->numel());
+  if (input::pressed(ImGuiKey_RightArrow, true)) view_ = pan_view(view_, step, map_->numel());
+  if (input::pressed('=', true)) view_ = zoom_view(view_, middle, wheel_factor, map_->numel());
+  if (input::pressed('-', true)) view_ = zoom_view(view_, middle, 1 / wheel_factor, map_->numel());
+}
+
+void OwnershipPanel::select_at(Document& document, const MapRow& row, const MapPlace& place) {
+  Selection next = document.selection;
+  next.bucket = place.bucket;
+  switch (row.what) {
+    case MapRow::What::header: break;
+    case MapRow::What::params:
+    case MapRow::What::values:
+      next.param = place.param;
+      next.element = place.param ? std::optional(place.element) : std::nullopt;
+      if (row.what == MapRow::What::values) next.rank = row.rank;
+      break;
+    case MapRow::What::owners: next.rank = place.rank; break;
+    case MapRow::What::state: next.rank = row.rank; break;
+  }
+  document.selection.set(next);
+  seen_revision_ = document.selection.revision;  // what was clicked is in view
+}
+
+void OwnershipPanel::search(Document& document, int by) {
+  if (found_.empty()) return;
+  const int count = static_cast<int>(found_.size());
+  found_at_ = ((found_at_ < 0 && by < 0 ? 0 : found_at_) + by + count) % count;
+  Selection next = document.selection;
+  next.param = found_[static_cast<std::size_t>(found_at_)];
+  next.element.reset();
+  next.bucket = map_->param_bucket(*next.param);
+  document.selection.set(next);
+}
+
+/// Brings a range into view: moves there, and zooms in where it would be too small to see.
+void OwnershipPanel::show(const Range& axis) {
+  constexpr double least_px = 12;
+  const auto start = static_cast<double>(axis.start);
+  const auto end = static_cast<double>(axis.end);
+  if (static_cast<double>(axis.size()) / view_.elems_per_px < least_px) {
+    const double margin = 3 * static_cast<double>(axis.size());
+    view_ = fit_view(start - margin, end + margin, view_.columns, map_->numel());
+  } else if (end <= view_.first || start >= view_.end()) {
+    view_.first = (start + end) / 2 - view_.elems_per_px * view_.columns / 2;
+    view_ = pan_view(view_, 0, map_->numel());
+  }
+}
+
+void OwnershipPanel::show_selection(const Selection& selection) {
+  const auto params = static_cast<int>(layout_->specs.size());
+  const auto buckets = static_cast<int>(map_->buckets().size());
+  if (selection.param && *selection.param >= 0 && *selection.param < params) {
+    const Range axis = map_->param_axis(*selection.param);
+    if (axis.empty()) return;
+    show(axis);
+    if (selection.element && axis.contains(axis.start + *selection.element)) {
+      const auto at = static_cast<double>(axis.start + *selection.element);
+      if (at < view_.first || at >= view_.end()) view_.first = at - view_.elems_per_px * view_.columns / 2;
+      view_ = pan_view(view_, 0, map_->numel());
+    }
+  } else if (selection.bucket && *selection.bucket >= 0 && *selection.bucket < buckets) {
+    show(map_->bucket(*selection.bucket).axis);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Panel> make_ownership_panel() {
+  return std::make_unique<OwnershipPanel>();
+}
+
+}  // namespace zero1::viz

@@ -1,0 +1,142 @@
+#include "viz/panels/ownership_tooltip.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/base/units.h"
+#include "core/layout/owners.h"
+
+namespace zero1::viz {
+
+namespace {
+
+constexpr std::int64_t shown_owners = 8;
+
+void line(const std::string& text) {
+  ImGui::TextUnformatted(text.data(), text.data() + text.size());
+}
+
+void faint(const Theme& theme, const std::string& text) {
+  ImGui::PushStyleColor(ImGuiCol_Text, theme.faint_text());
+  line(text);
+  ImGui::PopStyleColor();
+}
+
+std::string shown(const Range& range) {
+  return fmt::format("[{}, {})", format_count(range.start), format_count(range.end));
+}
+
+/// "[3, 17]": an element's place in the parameter's shape.
+std::string index_in_shape(const ParamSpec& spec, std::int64_t element) {
+  std::vector<std::int64_t> index(spec.shape.size());
+  for (std::size_t i = index.size(); i-- > 0;) {
+    index[i] = element % spec.shape[i];
+    element /= spec.shape[i];
+  }
+  return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+void tell_bucket(const MapScene& scene, const MapPlace& place) {
+  const OwnershipMap::Bucket& bucket = scene.map.bucket(place.bucket);
+  const BufferLayout& buffer = scene.map.layout().buffers[static_cast<std::size_t>(bucket.buffer)];
+  const BucketLayout& layout = buffer.buckets[static_cast<std::size_t>(bucket.in_buffer)];
+  line(fmt::format("Bucket {}{}", place.bucket, buffer.expert_parallel ? ", expert-parallel" : ""));
+  faint(scene.theme, fmt::format("buffer {}: parameters {}, gradients {}", bucket.buffer,
+                                 name(buffer.param_dtype), name(buffer.grad_dtype)));
+  line(fmt::format("{} of the buffer: {} elements", shown(layout.world), format_count(layout.world.size())));
+  line(fmt::format("{} parameters, {} elements of padding", layout.params.size(),
+                   format_count(layout.world.size() - layout.numel_unpadded)));
+  line(fmt::format("{} ranks own {} elements each", bucket.ranks, format_count(bucket.shard_elems)));
+}
+
+void ranges_table(const MapScene& scene, int param) {
+  const Range owners = owners_of(scene.map.layout(), param);
+  if (!ImGui::BeginTable("ranges", 5, ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_BordersInnerV)) return;
+  for (const char* title : {"rank", "param", "gbuf_local", "gbuf_world_in_bucket", "gbuf_world"}) {
+    ImGui::TableSetupColumn(title);
+  }
+  ImGui::TableHeadersRow();
+  const std::int64_t end = std::min(owners.end, owners.start + shown_owners);
+  for (std::int64_t rank = owners.start; rank < end; ++rank) {
+    const ParamShard shard = param_shard(scene.map.layout(), param, static_cast<int>(rank));
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    const ImU32 colour = scene.theme.rank(static_cast<int>(rank), scene.map.max_ranks());
+    ImGui::TableSetBgColor(ImGuiTableBgTarget_CellBg, colour);
+    ImGui::PushStyleColor(ImGuiCol_Text, Theme::text_on(colour));
+    line(fmt::format("{}", rank));
+    ImGui::PopStyleColor();
+    for (const Range& range :
+         {shard.param_range, shard.gbuf_local, shard.gbuf_world_in_bucket, shard.gbuf_world}) {
+      ImGui::TableNextColumn();
+      line(shown(range));
+    }
+  }
+  ImGui::EndTable();
+  if (end < owners.end) faint(scene.theme, fmt::format("… and {} more ranks", owners.end - end));
+}
+
+void tell_param(const MapScene& scene, const MapPlace& place) {
+  const ParamSpec& spec = scene.map.layout().specs[static_cast<std::size_t>(*place.param)];
+  line(spec.name);
+  faint(scene.theme, fmt::format("{}, [{}], {} elements", name(spec.dtype), fmt::join(spec.shape, ", "),
+                                 format_count(spec.numel())));
+  const Range owners = owners_of(scene.map.layout(), *place.param);
+  line(owners.size() == 1
+           ? fmt::format("rank {} owns all of it", owners.start)
+           : fmt::format("split among {} ranks: {} to {}", owners.size(), owners.start, owners.end - 1));
+  ranges_table(scene, *place.param);
+  line(fmt::format("here: element {} = {}, owned by rank {}", format_count(place.element),
+                   index_in_shape(spec, place.element), place.rank));
+}
+
+void tell_owner(const MapScene& scene, const MapPlace& place) {
+  const OwnershipMap::Bucket& bucket = scene.map.bucket(place.bucket);
+  const Range shard = scene.map.shard_axis(place.bucket, place.rank).shifted(-bucket.axis.start);
+  line(fmt::format("Rank {} owns this shard of bucket {}", place.rank, place.bucket));
+  line(fmt::format("{} of the bucket: {} elements", shown(shard), format_count(shard.size())));
+  if (place.param) {
+    faint(scene.theme,
+          fmt::format("here: {}", scene.map.layout().specs[static_cast<std::size_t>(*place.param)].name));
+  } else {
+    faint(scene.theme, "here: padding");
+  }
+}
+
+void tell_state(const MapScene& scene, const MapRow& row, const MapPlace& place) {
+  if (scene.states == nullptr) return;
+  const BucketMoment moment = scene.states->at(row.rank, place.bucket, scene.document.moment.at_ns);
+  line(fmt::format("Bucket {} on rank {}", place.bucket, row.rank));
+  if (moment.own == moment.others) {
+    line(fmt::format("all shards: {}", name(moment.own)));
+  } else {
+    line(fmt::format("own shard: {}", name(moment.own)));
+    line(fmt::format("the others' shards: {}", name(moment.others)));
+  }
+  if (moment.own == PieceState::unknown) return;
+  line(moment.golden > 0 ? fmt::format("{} of {} gradients have reported", moment.ready, moment.golden)
+                         : fmt::format("{} gradients have reported; how many there are is learnt in the "
+                                       "first iteration",
+                                       moment.ready));
+  faint(scene.theme, fmt::format("step {}, since {}", moment.step,
+                                 format_duration_ns(scene.document.moment.at_ns - moment.since_ns)));
+}
+
+}  // namespace
+
+void tell_place(const MapScene& scene, const MapRow& row, const MapPlace& place) {
+  switch (row.what) {
+    case MapRow::What::header: return tell_bucket(scene, place);
+    case MapRow::What::owners: return tell_owner(scene, place);
+    case MapRow::What::state: return tell_state(scene, row, place);
+    case MapRow::What::values:
+    case MapRow::What::params:
+      if (place.param) return tell_param(scene, place);
+      line("Padding");
+      faint(scene.theme, fmt::format("bucket {}, owned by rank {} all the same", place.bucket, place.rank));
+  }
+}
+
+}  // namespace zero1::viz
