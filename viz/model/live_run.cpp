@@ -184,6 +184,12 @@ struct LiveRun::Impl {
     return true;
   }
 
+  /// The gate has stopped it; or a step has, whose way on leads through a rank that is held elsewhere.
+  bool stopped() const {
+    if (gate.wait_stopped(0)) return true;
+    return !gate.running() && watch->all_at_rest();
+  }
+
   // ---- delivery ----
 
   void collect() {
@@ -256,7 +262,7 @@ RunState LiveRun::state() const {
   if (impl_->ended) return impl_->result != nullptr ? RunState::finished : RunState::failed;
   if (!impl_->started) return RunState::starting;
   if (impl_->slow.rate() > 0) return RunState::running;
-  return impl_->gate.wait_stopped(0) ? RunState::paused : RunState::running;
+  return impl_->stopped() ? RunState::paused : RunState::running;
 }
 
 std::string LiveRun::failure() const {
