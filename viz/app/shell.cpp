@@ -47,6 +47,7 @@ void Shell::add_panels() {
     add(make_explore_panel(), Place::tab);
     return;
   }
+  add(make_timeline_panel(), Place::lower);
   add(make_control_panel(), Place::strip);
   add(make_element_panel(), Place::tab);
   add(make_overlap_panel(), Place::tab);
