@@ -2,130 +2,43 @@
 #include <fmt/core.h>
 
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "apps/zero1/commands.h"
-#include "apps/zero1/train_flags.h"
+#include "apps/zero1/train_job.h"
 #include "apps/zero1/train_report.h"
 #include "core/base/error.h"
-#include "core/base/file.h"
-#include "core/base/output_file.h"
-#include "core/train/trainer.h"
-
-#ifdef ZERO1_WITH_CUDA
-#include "core/train/machine_cuda.h"
-#endif
 
 namespace zero1::app {
 
 namespace {
 
-/// Fails before the training and not after it: the outputs must be writable, and none may be a file that the
-/// run reads, or another output.
-void check_outputs(const TrainOptions& o) {
-  using Flag = std::pair<const char*, const std::string*>;
-  const Flag inputs[] = {{"--data", &o.config.data},
-                         {"--valid-data", &o.config.valid_data},
-                         {"--init", &o.config.init},
-                         {"--config", &o.config_file}};
-  const Flag outputs[] = {{"--metrics", &o.metrics},
-                          {"--trace", &o.config.trace},
-                          {"--svg", &o.svg},
-                          {"--save-weights", &o.config.save_weights}};
-  std::vector<Flag> others(std::begin(inputs), std::end(inputs));
-  for (const auto& [flag, path] : outputs) {
-    if (path->empty()) continue;
-    for (const auto& [other_flag, other] : others) {
-      // Weights are read when the run begins and replaced when it ends.
-      if (path == &o.config.save_weights && other == &o.config.init) continue;
-      if (!other->empty() && same_file(*path, *other)) {
-        throw InputError(
-            fmt::format("{} {}: {} names this file too; name another file", flag, *path, other_flag));
-      }
-    }
-    others.emplace_back(flag, path);
-  }
-  std::error_code none;
-  if (!o.svg.empty() && !std::filesystem::is_other(o.svg, none)) OutputFile{o.svg};
-  if (!o.config.save_weights.empty()) OutputFile{o.config.save_weights};
-}
-
-/// What the run's ranks run on. Prints what only that machine can say of itself.
-MachineFactory choose_machine(const TrainConfig& config) {
-  if (config.device != "cuda") return make_cpu_machine;
-#ifdef ZERO1_WITH_CUDA
-  print_machine(describe_cuda_machine(config));
-  return make_cuda_machine;
-#else
-  throw InputError(
-      "--device cuda: this zero1 was built without CUDA. Build it where nvcc is found, or use --device cpu");
-#endif
-}
-
-/// Loads when a rank is ready, saves when a step has ended. Both objects must outlive the run.
-void use_checkpoints(const TrainOptions& options, const TrainConfig& config, TrainObserver& observer,
-                     std::optional<ckpt::Loader>& loader, std::optional<ckpt::Saver>& saver) {
-  const bool load = !options.load.source.empty();
-  if (!load &&
-      (options.load.step || options.load.weights_only || !options.load.strict || !options.renames.empty())) {
-    throw InputError("--ckpt-step, --no-strict, --load-weights-only and --rename need --load DIR");
-  }
-  if (load) {
-    ckpt::LoadOptions load_options = options.load;
-    for (const std::string& text : options.renames) {
-      const std::size_t equals = text.find('=');
-      if (equals == std::string::npos) throw InputError(fmt::format("--rename '{}': expected OLD=NEW", text));
-      load_options.renames.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-    }
-    loader.emplace(load_options, config);
-    fmt::print("Going on from {}: step {}, saved at dp {}\n", loader->folder(), loader->step(),
-               loader->dp_size());
-    for (const std::string& name : loader->not_loaded()) fmt::print("  not in the checkpoint: {}\n", name);
-    observer.on_rank_ready = [&loader](int rank, RankTrainer& trainer) { loader->restore(rank, trainer); };
-  }
-  if (options.save.folder.empty()) {
-    if (options.save.interval > 0 || options.save.keep_last > 0 || options.save.async) {
-      throw InputError("--save-interval, --keep-last and --async-save need --save DIR");
-    }
-    return;
-  }
-  saver.emplace(options.save, config);
-  observer.on_step_end = [&saver](int rank, RankTrainer& trainer, std::int64_t step) {
-    saver->step_done(rank, trainer, step);
-  };
-}
-
 int run_train(const TrainOptions& options) {
-  const TrainConfig config = train_config(options);
-  check_outputs(options);
-  const MachineFactory make_machine = choose_machine(config);
-  std::ofstream metrics;
-  if (!options.metrics.empty()) {
-    metrics.open(options.metrics, std::ios::trunc);
-    if (!metrics) throw InputError(fmt::format("--metrics {}: cannot be written", options.metrics));
-  }
+  TrainJob job(options);
+  const TrainConfig& config = job.config();
+  const MachineFactory make_machine = job.machine();
   print_header(config);
+  if (job.loader()) {
+    fmt::print("Going on from {}: step {}, saved at dp {}\n", job.loader()->folder(), job.loader()->step(),
+               job.loader()->dp_size());
+    for (const std::string& name : job.loader()->not_loaded()) {
+      fmt::print("  not in the checkpoint: {}\n", name);
+    }
+  }
   TrainObserver observer;
   observer.on_step = [&](const StepMetrics& step) {
-    if (metrics.is_open()) metrics << to_json(step) << '\n' << std::flush;
     const bool due = options.log_interval > 0 && step.step % options.log_interval == 0;
     if (due || (options.log_interval > 0 && step.valid_loss)) print_step(config, step);
   };
-  std::optional<ckpt::Loader> loader;
-  std::optional<ckpt::Saver> saver;
-  use_checkpoints(options, config, observer, loader, saver);
+  job.observe(observer);
   const TrainSummary summary = train(config, observer, make_machine);
-  if (saver) saver->finish();
-  if (metrics.is_open() && !metrics.flush()) {
-    throw Error(fmt::format("--metrics {}: writing failed", options.metrics));
-  }
+  job.finish();
   print_summary(config, summary);
-  if (saver)
-    fmt::print("Checkpoints: {} saved, the last is {}\n", saver->published().size(),
-               saver->published().back());
-  if (!options.svg.empty()) write_ownership_svg(summary, options.svg);
+  if (job.saver()) {
+    fmt::print("Checkpoints: {} saved, the last is {}\n", job.saver()->published().size(),
+               job.saver()->published().back());
+  }
+  job.draw(summary);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     throw Error("standard output: cannot write");
   }

@@ -15,6 +15,7 @@ int run(int argc, char** argv) {
       "Shows Megatron-LM's distributed optimizer (ZeRO-1) at work: who owns what, and what hides behind "
       "what.\n\n"
       "First steps:\n"
+      "  zero1_viz run --dp 4 --paused                       train on four ranks, event by event\n"
       "  zero1_viz explore                                   turn ranks and bucket size, see who owns what\n"
       "  zero1_viz open run.trace                            look at a recording\n"
       "  zero1_viz open run.trace --screenshot out.png       the same as a picture, without a display\n\n"
@@ -24,6 +25,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", ZERO1_VERSION);
   app.get_formatter()->column_width(40);
+  zero1::app::add_run_command(app);
   zero1::app::add_open_command(app);
   zero1::app::add_explore_command(app);
   try {

@@ -12,6 +12,7 @@
 #include "core/trace/reader.h"
 #include "viz/model/event_index.h"
 #include "viz/model/exploration.h"
+#include "viz/model/history.h"
 
 namespace zero1::viz {
 
@@ -87,6 +88,16 @@ Document open_recording(const std::string& path) {
   return document;
 }
 
+Document start_run(const TrainConfig& config, LiveRunOptions options) {
+  Document document;
+  document.title = options.title.empty() ? "run" : options.title;
+  document.live = std::make_shared<LiveRun>(config, std::move(options));
+  document.info = document.live->info();
+  document.layout = document.live->layout();
+  document.events = std::make_shared<EventIndex>(document.info.ranks);
+  return document;
+}
+
 Document explore(const std::string& path) {
   Document document;
   if (path.empty()) {
@@ -113,12 +124,16 @@ void update(Document& document) {
   }
   if (document.events == nullptr) return;
   EventIndex& events = *document.events;
-  events.absorb();
-  if (document.moment.follow) document.moment.at_ns = events.range().end_ns;
+  if (document.live == nullptr) events.absorb();
+  take_over(document);
+  if (document.live != nullptr && document.live->state() == RunState::failed) {
+    document.error = document.live->failure();
+  }
   if (!events.error().empty()) document.error = events.error();
 }
 
 bool moving(const Document& document) {
+  if (document.live != nullptr && !document.live->over()) return true;
   return document.events != nullptr && document.events->loading();
 }
 

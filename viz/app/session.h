@@ -4,11 +4,15 @@
 #include <string>
 
 #include "viz/model/document.h"
+#include "viz/model/live_run.h"
 
 namespace zero1::viz {
 
 /// A recording, read on a thread of its own. Throws InputError where it is none.
 Document open_recording(const std::string& path);
+
+/// Starts training. `config` is what resolve() has returned. Throws InputError.
+Document start_run(const TrainConfig& config, LiveRunOptions options);
 
 /// A layout to try out: of a SPEC file, or a preset where `path` is empty. Throws InputError.
 Document explore(const std::string& path);

@@ -13,7 +13,9 @@ using trace::Collective;
 using trace::Kind;
 using At = trace::Probe::At;
 
-double element_of(ConstTensorView view, std::int64_t index) {
+}  // namespace
+
+double element_value(ConstTensorView view, std::int64_t index) {
   return visit_dtype(view.dtype, [&](auto type) {
     using T = decltype(type);
     const T stored = view.as<T>()[index];
@@ -24,8 +26,6 @@ double element_of(ConstTensorView view, std::int64_t index) {
     }
   });
 }
-
-}  // namespace
 
 /// One rank's side. What `mutex` does not guard belongs to the rank's own thread.
 struct ElementProbe::Rank {
@@ -50,8 +50,8 @@ class Sampler {
     at_ns_ = at == At::end ? event.end_ns : event.begin_ns;
   }
 
-  double gradient() const { return element_of(buffer().grad_data(), place_.in_world); }
-  double parameter() const { return element_of(buffer().param_data(), place_.in_world); }
+  double gradient() const { return element_value(buffer().grad_data(), place_.in_world); }
+  double parameter() const { return element_value(buffer().param_data(), place_.in_world); }
 
   /// This rank's shard of the bucket if it holds the element, else null.
   const BucketShard* shard() const {
@@ -59,9 +59,9 @@ class Sampler {
     return mine.in_bucket.contains(place_.in_bucket) ? &mine : nullptr;
   }
   double of_shard(ConstTensorView view) const {
-    return element_of(view, place_.in_bucket - shard()->in_bucket.start);
+    return element_value(view, place_.in_bucket - shard()->in_bucket.start);
   }
-  double grad_scale() const { return element_of(trainer_.optimizer().grad_scale(), 0); }
+  double grad_scale() const { return element_value(trainer_.optimizer().grad_scale(), 0); }
 
   ElementSample& add(Stage stage, double value) {
     ElementSample sample;

@@ -40,6 +40,9 @@ inline constexpr int stage_count = 16;
 
 std::string_view name(Stage stage);
 
+/// One element of a tensor that the host can read, exactly.
+double element_value(ConstTensorView view, std::int64_t index);
+
 struct ElementSample {
   std::int64_t at_ns = 0;  ///< on the run's clock, as in events
   double value = 0;        ///< exactly what the memory held

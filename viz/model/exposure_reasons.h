@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "core/trace/overlap.h"
+#include "core/trace/recorder.h"
 
 namespace zero1::viz {
 

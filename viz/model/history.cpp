@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "viz/model/event_index.h"
+#include "viz/model/live_run.h"
 
 namespace zero1::viz {
 
@@ -139,6 +140,14 @@ void go_to(Document& document, std::int64_t at_ns) {
 void follow(Document& document) {
   document.moment = {true, shown_ns(document)};
   document.change = {};
+}
+
+void take_over(Document& document) {
+  if (document.events == nullptr) return;
+  if (document.live != nullptr) document.live->deliver(*document.events);
+  if (!document.moment.follow) return;
+  document.moment.at_ns = document.events->range().end_ns;
+  if (document.live != nullptr) document.change = document.live->last_change();
 }
 
 }  // namespace zero1::viz

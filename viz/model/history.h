@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "viz/model/change.h"
 #include "viz/model/document.h"
@@ -37,5 +38,9 @@ void go_forward(Document& document, StepUnit unit);
 /// To a time, as a click on an event does.
 void go_to(Document& document, std::int64_t at_ns);
 void follow(Document& document);
+
+/// Once per frame: takes over what a live run has recorded, moves a following moment to its end and marks
+/// what the run's last step has changed. Without a live run it only moves the moment.
+void take_over(Document& document);
 
 }  // namespace zero1::viz

@@ -100,6 +100,7 @@ struct LiveRun::Impl {
       event_inbox.insert(event_inbox.end(), events.begin(), events.end());
     };
     observer.on_step = [this](const StepMetrics& step) {
+      if (options.hooks.on_step) options.hooks.on_step(step);
       const std::lock_guard lock(inbox_mutex);
       metrics_inbox.push_back(step);
     };
@@ -110,11 +111,15 @@ struct LiveRun::Impl {
       if (now != nullptr) start_ns = now->start_ns();
     };
     observer.on_rank_ready = [this](int rank, RankTrainer& trainer) {
+      if (options.hooks.on_rank_ready) options.hooks.on_rank_ready(rank, trainer);
       watch->enter(rank, trainer);
       started = true;
       check_stopping();
     };
-    observer.on_step_end = [this](int, RankTrainer&, std::int64_t) { check_stopping(); };
+    observer.on_step_end = [this](int rank, RankTrainer& trainer, std::int64_t step) {
+      if (options.hooks.on_step_end) options.hooks.on_step_end(rank, trainer, step);
+      check_stopping();
+    };
     observer.on_rank_done = [this](int rank, RankTrainer&) { watch->leave(rank); };
     observer.on_rank_failed = [this](int rank) { watch->leave(rank); };
   }
@@ -177,6 +182,12 @@ struct LiveRun::Impl {
     begin_change();
     gate.step_event();
     return true;
+  }
+
+  /// The gate has stopped it; or a step has, whose way on leads through a rank that is held elsewhere.
+  bool stopped() const {
+    if (gate.wait_stopped(0)) return true;
+    return !gate.running() && watch->all_at_rest();
   }
 
   // ---- delivery ----
@@ -251,7 +262,7 @@ RunState LiveRun::state() const {
   if (impl_->ended) return impl_->result != nullptr ? RunState::finished : RunState::failed;
   if (!impl_->started) return RunState::starting;
   if (impl_->slow.rate() > 0) return RunState::running;
-  return impl_->gate.wait_stopped(0) ? RunState::paused : RunState::running;
+  return impl_->stopped() ? RunState::paused : RunState::running;
 }
 
 std::string LiveRun::failure() const {

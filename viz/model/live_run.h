@@ -29,6 +29,9 @@ struct LiveRunOptions {
   std::string title;                 ///< of the scenario, shown beside the controls; may be empty
   std::string explanation;           ///< one paragraph
   MachineFactory make_machine = make_cpu_machine;
+  /// Of the caller: on_step, on_rank_ready and on_step_end are called on the run's threads, before those of
+  /// the LiveRun. For checkpoints and metrics.
+  TrainObserver hooks;
 };
 
 enum class RunState { starting, running, paused, finished, failed };

@@ -36,12 +36,14 @@ std::vector<RankState> RunWatch::states() const {
   return result;
 }
 
-bool RunWatch::any_entered() const {
-  for (const auto& rank : ranks_) {
-    const std::lock_guard lock(rank->mutex);
-    if (rank->trainer != nullptr) return true;
+bool RunWatch::all_at_rest() const {
+  const std::vector<trace::Event> held = gate_.held();
+  if (held.empty()) return false;
+  const std::vector<RankState> now = states();
+  for (int rank = 0; rank < static_cast<int>(now.size()); ++rank) {
+    if (!at_rest(now, rank, held)) return false;
   }
-  return false;
+  return true;
 }
 
 bool RunWatch::read(int rank, const std::function<void(RankTrainer&)>& look) const {

@@ -29,7 +29,8 @@ class RunWatch final : public trace::Probe {
 
   // ---- the thread that draws ----
   std::vector<RankState> states() const;
-  bool any_entered() const;
+  /// Is somebody held, and does everybody else wait for that?
+  bool all_at_rest() const;
   /// Runs `look` with the rank's trainer if its memory is at rest (at_rest in waiting.h).
   bool read(int rank, const std::function<void(RankTrainer&)>& look) const;
   /// Makes every rank's pending and future collectives fail.

@@ -172,6 +172,7 @@ void advance(RankState& state, const Event& event, trace::Probe::At at) {
 
 bool at_rest(std::span<const RankState> ranks, int rank, std::span<const Event> held) {
   const RankState& mine = ranks[static_cast<std::size_t>(rank)];
+  if (mine.compute.where == Where::finished) return true;
   // Neither the norm nor what lies between the last reduction and it writes to a gradient or a parameter.
   const bool compute_rests = held_event(held, rank, false) != nullptr ||
                              is_inside(mine.compute, Kind::collective_wait) ||

@@ -27,14 +27,19 @@ bool draw_label(ImDrawList& list, const Box& box, ImU32 colour, std::string_view
 }
 
 std::string_view fitting_name(std::string_view name, float width_px) {
-  for (std::string_view rest = name;;) {
-    if (text_size(rest).x <= width_px) return rest;
-    const std::size_t dot = rest.find('.');
-    if (dot == std::string_view::npos) return {};
-    const std::string_view shorter = rest.substr(dot + 1);
-    if (shorter.find('.') == std::string_view::npos) return {};
-    rest = shorter;
-  }
+  const auto fit = [width_px](std::string_view rest, int least_parts) {
+    while (text_size(rest).x > width_px) {
+      const std::size_t dot = rest.find('.');
+      if (dot == std::string_view::npos) return std::string_view();
+      rest = rest.substr(dot + 1);
+      if (std::count(rest.begin(), rest.end(), '.') + 1 < least_parts) return std::string_view();
+    }
+    return rest;
+  };
+  const std::string_view with_kind = fit(name, 2);
+  if (!with_kind.empty()) return with_kind;
+  const std::size_t kind = name.rfind('.');
+  return kind == std::string_view::npos ? std::string_view() : fit(name.substr(0, kind), 1);
 }
 
 ImU32 faded(ImU32 colour, float opacity) {

@@ -22,8 +22,8 @@ void draw_hatching(ImDrawList& list, const Box& box, ImU32 colour, float spacing
 /// `text` in the middle of the box where it fits with `margin_px` on both sides. Returns whether it did.
 bool draw_label(ImDrawList& list, const Box& box, ImU32 colour, std::string_view text, float margin_px = 3);
 
-/// A dotted name, without its first parts where only the last ones fit into `width_px`; empty where not even
-/// the last two do.
+/// As much of a dotted name as fits into `width_px`: "h.0.mlp.c_fc.weight", "mlp.c_fc.weight",
+/// "c_fc.weight", "c_fc"; empty where nothing fits.
 std::string_view fitting_name(std::string_view name, float width_px);
 
 /// The colour with its opacity multiplied.

@@ -25,9 +25,10 @@ void fill_piece(const MapScene& scene, const Box& box, ImU32 colour) {
   scene.list.AddRectFilled(box.min, {box.max.x - gap, box.max.y}, colour);
 }
 
+/// Three shades, so that neighbours differ where every second parameter is too small to be seen.
 ImU32 param_colour(const Theme& theme, int param) {
-  return param % 2 == 0 ? mixed(theme.background(), theme.text(), theme.dark ? 0.24F : 0.13F)
-                        : mixed(theme.background(), theme.text(), theme.dark ? 0.34F : 0.21F);
+  const float shade = (theme.dark ? 0.20F : 0.10F) + 0.07F * static_cast<float>(param % 3);
+  return mixed(theme.background(), theme.text(), shade);
 }
 
 void fill_padding(const MapScene& scene, const Box& box) {
@@ -86,7 +87,8 @@ void MapPainter::draw_row(const MapScene& scene, const MapRow& row) {
     case MapRow::What::params: return draw_params(scene, row);
     case MapRow::What::owners: return draw_owners(scene, row);
     case MapRow::What::state: return draw_states(scene, row);
-    case MapRow::What::values: return draw_values(scene, row);
+    case MapRow::What::param_values:
+    case MapRow::What::gradient_values: return draw_values(scene, row);
   }
 }
 
@@ -195,7 +197,7 @@ void MapPainter::draw_values(const MapScene& scene, const MapRow& row) {
     scene.list.AddLine({cell.max.x, cell.min.y}, cell.max, scene.theme.grid());
     const MapPlace place = scene.map.place_at(axis);
     if (!place.param) continue;
-    const std::optional<float> value = scene.value(row.rank, *place.param, place.element);
+    const std::optional<float> value = scene.value(row, place);
     if (!value) continue;
     const ImU32 colour = place.rank == row.rank ? scene.theme.text() : scene.theme.faint_text();
     if (!draw_label(scene.list, cell, colour, fmt::format("{:.6g}", *value))) {

@@ -1,0 +1,124 @@
+#include "apps/zero1/train_job.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "apps/zero1/train_report.h"
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "core/base/output_file.h"
+
+#ifdef ZERO1_WITH_CUDA
+#include "core/train/machine_cuda.h"
+#endif
+
+namespace zero1::app {
+
+namespace {
+
+/// Fails before the training and not after it: the outputs must be writable, and none may be a file that the
+/// run reads, or another output.
+void check_outputs(const TrainOptions& o) {
+  using Flag = std::pair<const char*, const std::string*>;
+  const Flag inputs[] = {{"--data", &o.config.data},
+                         {"--valid-data", &o.config.valid_data},
+                         {"--init", &o.config.init},
+                         {"--config", &o.config_file}};
+  const Flag outputs[] = {{"--metrics", &o.metrics},
+                          {"--trace", &o.config.trace},
+                          {"--svg", &o.svg},
+                          {"--save-weights", &o.config.save_weights}};
+  std::vector<Flag> others(std::begin(inputs), std::end(inputs));
+  for (const auto& [flag, path] : outputs) {
+    if (path->empty()) continue;
+    for (const auto& [other_flag, other] : others) {
+      // Weights are read when the run begins and replaced when it ends.
+      if (path == &o.config.save_weights && other == &o.config.init) continue;
+      if (!other->empty() && same_file(*path, *other)) {
+        throw InputError(
+            fmt::format("{} {}: {} names this file too; name another file", flag, *path, other_flag));
+      }
+    }
+    others.emplace_back(flag, path);
+  }
+  std::error_code none;
+  if (!o.svg.empty() && !std::filesystem::is_other(o.svg, none)) OutputFile{o.svg};
+  if (!o.config.save_weights.empty()) OutputFile{o.config.save_weights};
+}
+
+}  // namespace
+
+TrainJob::TrainJob(const TrainOptions& options) : options_(options), config_(train_config(options)) {
+  check_outputs(options_);
+  open_checkpoints();
+}
+
+MachineFactory TrainJob::machine() const {
+  if (config_.device != "cuda") return make_cpu_machine;
+#ifdef ZERO1_WITH_CUDA
+  print_machine(describe_cuda_machine(config_));
+  return make_cuda_machine;
+#else
+  throw InputError(
+      "--device cuda: this program was built without CUDA. Build it where nvcc is found, or use --device "
+      "cpu");
+#endif
+}
+
+void TrainJob::open_checkpoints() {
+  const bool load = !options_.load.source.empty();
+  if (!load && (options_.load.step || options_.load.weights_only || !options_.load.strict ||
+                !options_.renames.empty())) {
+    throw InputError("--ckpt-step, --no-strict, --load-weights-only and --rename need --load DIR");
+  }
+  if (load) {
+    ckpt::LoadOptions load_options = options_.load;
+    for (const std::string& text : options_.renames) {
+      const std::size_t equals = text.find('=');
+      if (equals == std::string::npos) throw InputError(fmt::format("--rename '{}': expected OLD=NEW", text));
+      load_options.renames.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    }
+    loader_.emplace(load_options, config_);
+  }
+  if (!options_.save.folder.empty()) {
+    saver_.emplace(options_.save, config_);
+  } else if (options_.save.interval > 0 || options_.save.keep_last > 0 || options_.save.async) {
+    throw InputError("--save-interval, --keep-last and --async-save need --save DIR");
+  }
+}
+
+void TrainJob::observe(TrainObserver& observer) {
+  if (!options_.metrics.empty()) {
+    metrics_.open(options_.metrics, std::ios::trunc);
+    if (!metrics_) throw InputError(fmt::format("--metrics {}: cannot be written", options_.metrics));
+    observer.on_step = [this, also = std::move(observer.on_step)](const StepMetrics& step) {
+      metrics_ << to_json(step) << '\n' << std::flush;
+      if (also) also(step);
+    };
+  }
+  if (loader_) {
+    observer.on_rank_ready = [this](int rank, RankTrainer& trainer) { loader_->restore(rank, trainer); };
+  }
+  if (saver_) {
+    observer.on_step_end = [this](int rank, RankTrainer& trainer, std::int64_t step) {
+      saver_->step_done(rank, trainer, step);
+    };
+  }
+}
+
+void TrainJob::finish() {
+  if (saver_) saver_->finish();
+  if (metrics_.is_open() && !metrics_.flush()) {
+    throw Error(fmt::format("--metrics {}: writing failed", options_.metrics));
+  }
+}
+
+void TrainJob::draw(const TrainSummary& summary) const {
+  if (!options_.svg.empty()) write_ownership_svg(summary, options_.svg);
+}
+
+}  // namespace zero1::app

@@ -1,0 +1,127 @@
+// zero1_viz run: trains in this process and shows it live.
+#include <fmt/core.h>
+
+#include <charconv>
+#include <memory>
+#include <vector>
+
+#include "apps/zero1/train_job.h"
+#include "apps/zero1_viz/commands.h"
+#include "apps/zero1_viz/view_flags.h"
+#include "core/base/error.h"
+#include "viz/app/session.h"
+#include "viz/model/live_run.h"
+
+namespace zero1::app {
+
+namespace {
+
+struct RunFlags {
+  TrainOptions train;
+  bool paused = false;
+  double slow = 0;
+  ViewFlags view;
+};
+
+[[noreturn]] void fail_at(const std::string& text) {
+  throw InputError(
+      fmt::format("--at {}: expected STEP, STEP:KIND or STEP:KIND:BUCKET, such as 3, 3:adamw or "
+                  "3:collective_issue:2; kinds are those that the event log shows",
+                  text));
+}
+
+int parse_part(const std::string& whole, std::string_view part) {
+  int value = -1;
+  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+  if (error != std::errc() || end != part.data() + part.size() || value < 0) fail_at(whole);
+  return value;
+}
+
+trace::Kind parse_kind(const std::string& whole, std::string_view part) {
+  for (int kind = 1; kind < 256; ++kind) {
+    if (name(static_cast<trace::Kind>(kind)) == part) return static_cast<trace::Kind>(kind);
+  }
+  fail_at(whole);
+}
+
+/// "3:collective_issue:2": in front of the first such event.
+trace::Breakpoint parse_at(const std::string& text) {
+  std::vector<std::string_view> parts;
+  for (std::string_view rest = text;;) {
+    const std::size_t colon = rest.find(':');
+    parts.push_back(rest.substr(0, colon));
+    if (colon == std::string_view::npos) break;
+    rest.remove_prefix(colon + 1);
+  }
+  if (parts.size() > 3) fail_at(text);
+  trace::Breakpoint at;
+  at.step = parse_part(text, parts[0]);
+  if (parts.size() > 1) at.kind = parse_kind(text, parts[1]);
+  if (parts.size() > 2) at.bucket = parse_part(text, parts[2]);
+  return at;
+}
+
+/// Lets the run go on to where the picture is taken: the breakpoint, or its end.
+void run_until_shown(viz::Document& document, bool stops) {
+  constexpr std::int64_t look_every_ms = 20;
+  viz::LiveRun& live = *document.live;
+  while (!live.over()) {
+    const bool stopped = live.gate().wait_stopped(look_every_ms);
+    viz::update(document);
+    if (stops && stopped && live.state() == viz::RunState::paused) break;
+  }
+  if (stops && live.state() == viz::RunState::finished) {
+    throw InputError("--at: the run has ended without such an event");
+  }
+  viz::update(document);
+}
+
+void run(const RunFlags& flags) {
+  TrainJob job(flags.train);
+  viz::LiveRunOptions options;
+  options.make_machine = job.machine();
+  options.start_paused = flags.paused;
+  options.slow_motion = flags.slow;
+  if (!flags.view.at.empty()) options.breakpoints.push_back(parse_at(flags.view.at));
+  job.observe(options.hooks);
+  viz::Document document = viz::start_run(job.config(), std::move(options));
+  const std::shared_ptr<viz::LiveRun> live = document.live;
+  apply_selection(flags.view, document);
+  if (!flags.view.screenshot.empty()) run_until_shown(document, !flags.view.at.empty());
+  show(flags.view, std::move(document));
+  if (live->state() == viz::RunState::failed) throw Error(live->failure());
+  if (const TrainSummary* summary = live->summary(); summary != nullptr) {
+    job.finish();
+    job.draw(*summary);
+  }
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app) {
+  const auto flags = std::make_shared<RunFlags>();
+  CLI::App* command =
+      app.add_subcommand("run", "Train in this process and watch it: pause, step, follow an element");
+  command->footer(
+      "Every flag of `zero1 train` means the same here, and the run gives the same bits.\n"
+      "--at STEP, STEP:KIND or STEP:KIND:BUCKET  stop in front of the first such event\n\n"
+      "Examples:\n"
+      "  zero1_viz run --dp 4 --overlap-grad-reduce --overlap-param-gather --link-gbps 1 --ddp-num-buckets "
+      "6\n"
+      "  zero1_viz run --dp 2 --paused                       stand still in front of the first event\n"
+      "  zero1_viz run --dp 4 --train-iters 3 --screenshot end.png\n"
+      "  zero1_viz run --dp 4 --at 2:adamw --select rank=1 --screenshot stepping.png");
+  command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // as in Megatron
+  add_train_flags(*command, flags->train);
+  command->add_flag("--paused", flags->paused, "Begin paused")->group("View");
+  command->add_option("--slow-motion", flags->slow, "Begin at so many events per second")
+      ->group("View")
+      ->check(CLI::PositiveNumber);
+  add_view_flags(*command, flags->view);
+  command->callback([command, flags] {
+    complete_train_flags(*command, flags->train);
+    run(*flags);
+  });
+}
+
+}  // namespace zero1::app

@@ -1,0 +1,133 @@
+#include "viz/model/event_list.h"
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <sstream>
+#include <tuple>
+#include <utility>
+
+#include "viz/model/event_words.h"
+
+namespace zero1::viz {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Lanes are drained one after the other: what ended this long ago has arrived from all of them.
+constexpr std::int64_t settling_ns = 100'000'000;
+constexpr int events_between_looks_at_the_clock = 256;
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+/// All that an event's words depend on.
+std::uint64_t words_key(const trace::Event& event) {
+  std::uint64_t key = static_cast<std::uint8_t>(event.kind);
+  key = key * 256 + event.detail;
+  key = key * 65599 + static_cast<std::uint32_t>(event.bucket);
+  key = key * 65599 + static_cast<std::uint32_t>(event.param);
+  return key * 65599 + static_cast<std::uint16_t>(event.layer);
+}
+
+}  // namespace
+
+bool operator==(const ListFilter& a, const ListFilter& b) {
+  const auto all = [](const ListFilter& f) {
+    return std::tie(f.fields.kind, f.fields.rank, f.fields.bucket, f.fields.param, f.fields.layer,
+                    f.fields.step, f.fields.stream, f.fields.detail, f.text);
+  };
+  return all(a) == all(b);
+}
+
+void EventList::show(const EventIndex& events, const trace::RunInfo& info) {
+  info_ = &info;
+  if (&events == events_) return;
+  events_ = &events;
+  restart();
+}
+
+void EventList::set_filter(ListFilter filter) {
+  if (filter == filter_) return;
+  filter_ = std::move(filter);
+  words_.clear();
+  std::istringstream stream(lower(filter_.text));
+  for (std::string word; stream >> word;) words_.push_back(word);
+  restart();
+}
+
+void EventList::restart() {
+  settled_.clear();
+  tail_.clear();
+  text_matches_.clear();
+  settled_ns_ = INT64_MIN;
+  stale_ = true;
+}
+
+bool EventList::matches(const trace::Event& event) {
+  if (!filter_.fields.matches(event)) return false;
+  if (words_.empty()) return true;
+  const auto [known, is_new] = text_matches_.try_emplace(words_key(event), false);
+  if (is_new) {
+    std::string text = what(event, *info_) + " " + std::string(name(event.kind));
+    if (event.param >= 0) text += " " + param_name(event.param, *info_);
+    text = lower(std::move(text));
+    known->second = std::all_of(words_.begin(), words_.end(), [&](const std::string& word) {
+      return text.find(word) != std::string::npos;
+    });
+  }
+  return known->second;
+}
+
+bool EventList::update(double budget_ms) {
+  if (events_ == nullptr || events_->loading()) return false;
+  if (!stale_ && seen_revision_ == events_->revision()) return true;
+  const auto deadline = Clock::now() + std::chrono::duration<double, std::milli>(budget_ms);
+  const std::int64_t newest_ns = events_->range().end_ns;
+  const std::int64_t settles_ns = newest_ns - settling_ns;
+  tail_.clear();
+  // Only between two times may it stop: it goes on behind the last one that it has listed whole.
+  std::int64_t last_ns = settled_ns_;
+  int until_look = events_between_looks_at_the_clock;
+  bool in_time = true;
+  events_->visit(settled_ns_, INT64_MAX, {}, [&](EventId id, const trace::Event& event) {
+    if (--until_look <= 0 && event.end_ns != last_ns) {
+      until_look = events_between_looks_at_the_clock;
+      in_time = Clock::now() < deadline;
+      if (!in_time) return false;
+    }
+    last_ns = event.end_ns;
+    if (!matches(event)) return true;
+    (event.end_ns <= settles_ns ? settled_ : tail_).push_back(static_cast<std::uint32_t>(id));
+    return true;
+  });
+  settled_ns_ = std::max(settled_ns_, std::min(last_ns, settles_ns));
+  stale_ = !in_time;
+  if (in_time) seen_revision_ = events_->revision();
+  return in_time;
+}
+
+EventId EventList::row(std::int64_t index) const {
+  const auto i = static_cast<std::size_t>(index);
+  return i < settled_.size() ? settled_[i] : tail_[i - settled_.size()];
+}
+
+std::int64_t EventList::row_at(std::int64_t at_ns) const {
+  std::int64_t low = 0;
+  std::int64_t high = size();
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (events_->event(row(middle)).end_ns <= at_ns) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low - 1;
+}
+
+}  // namespace zero1::viz

@@ -1,0 +1,54 @@
+// The events of an index in order of time, filtered: what a list shows.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/trace/recorder.h"
+#include "viz/model/event_index.h"
+
+namespace zero1::viz {
+
+struct ListFilter {
+  EventFilter fields;
+  std::string text;  ///< words that all occur in what the event is called, in any case; empty: any
+
+  friend bool operator==(const ListFilter& a, const ListFilter& b);
+};
+
+/// Four bytes per listed event. Rows are ordered by the time at which events were recorded.
+class EventList {
+ public:
+  /// Both outlive the list, or until the next call.
+  void show(const EventIndex& events, const trace::RunInfo& info);
+  void set_filter(ListFilter filter);
+  const ListFilter& filter() const { return filter_; }
+
+  /// Takes over what is new, for about `budget_ms`; call it once per frame. Returns whether all is listed.
+  bool update(double budget_ms = 3);
+
+  std::int64_t size() const { return static_cast<std::int64_t>(settled_.size() + tail_.size()); }
+  EventId row(std::int64_t index) const;
+  /// The last row recorded at or before a time; -1: none.
+  std::int64_t row_at(std::int64_t at_ns) const;
+
+ private:
+  bool matches(const trace::Event& event);
+  void restart();
+
+  const EventIndex* events_ = nullptr;
+  const trace::RunInfo* info_ = nullptr;
+  ListFilter filter_;
+  std::vector<std::string> words_;
+  std::unordered_map<std::uint64_t, bool> text_matches_;  ///< by what an event's words depend on
+  std::vector<std::uint32_t> settled_;  ///< recorded up to settled_ns_, which nothing comes before any more
+  std::vector<std::uint32_t> tail_;
+  std::int64_t settled_ns_ = INT64_MIN;
+  std::uint64_t seen_revision_ = 0;
+  bool stale_ = true;
+};
+
+}  // namespace zero1::viz

@@ -1,0 +1,236 @@
+// One element, from the gradient that it gets to the forward pass that uses it, on every rank.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.h"
+#include "viz/model/element_probe.h"
+#include "viz/model/event_words.h"
+#include "viz/model/history.h"
+#include "viz/model/live_run.h"
+#include "viz/panels/element_place_table.h"
+#include "viz/panels/panel.h"
+
+namespace zero1::viz {
+
+namespace {
+
+constexpr ImGuiTableFlags table_flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV |
+                                        ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_ScrollX |
+                                        ImGuiTableFlags_ScrollY;
+
+class ElementPanel final : public Panel {
+ public:
+  std::string_view title() const override { return "Element"; }
+  void draw(Document& document, const Theme& theme) override;
+  std::string_view help() const override {
+    return "choose  a parameter and an index, or click an element on the map\n"
+           "table  its value at every stage, a column for each rank; faint: stale\n"
+           "< and >  the iteration before and after";
+  }
+
+ private:
+  void follow_selection(Document& document);
+  void draw_choice(Document& document);
+  void draw_values(Document& document, const Theme& theme);
+  void draw_steps(Document& document, int shown);
+  void draw_table(const ElementTable& table, const Document& document, const Theme& theme) const;
+  void draw_memory(Document& document, const Theme& theme) const;
+
+  ElementRef chosen_;
+  std::optional<ElementRef> shown_;
+  int step_ = -1;  ///< -1: that of the moment
+  std::uint64_t seen_revision_ = 0;
+  const LiveRun* seen_live_ = nullptr;
+  ImGuiTextFilter search_;
+};
+
+void faint(const Theme& theme, const std::string& text) {
+  ImGui::PushStyleColor(ImGuiCol_Text, theme.faint_text());
+  ImGui::TextWrapped("%s", text.c_str());
+  ImGui::PopStyleColor();
+}
+
+std::string row_label(const ElementTable::Row& row, const trace::RunInfo& info) {
+  if (row.stage != Stage::accumulated) return std::string(name(row.stage));
+  return fmt::format("{} · microbatch {}, {}", name(row.stage), row.microbatch,
+                     row.layer >= 0 ? layer_name(row.layer, info) : "its layer");
+}
+
+void ElementPanel::draw(Document& document, const Theme& theme) {
+  if (document.layout == nullptr || document.layout->specs.empty()) {
+    ImGui::TextWrapped("No layout is known, so no element has a place.");
+    return;
+  }
+  follow_selection(document);
+  draw_choice(document);
+  if (!shown_) {
+    faint(theme, "Choose a parameter and an index, or click an element on the ownership map.");
+    return;
+  }
+  draw_element_place(
+      place_of(*document.layout, *shown_), *document.layout, theme,
+      document.live == nullptr || document.live->config().data_parallel.use_distributed_optimizer);
+  ImGui::Separator();
+  draw_values(document, theme);
+}
+
+/// The selection of an element anywhere is followed here; so is what a run follows from its start.
+void ElementPanel::follow_selection(Document& document) {
+  if (shown_ && static_cast<std::size_t>(shown_->param) >= document.layout->specs.size()) shown_.reset();
+  if (document.live.get() != seen_live_) {
+    seen_live_ = document.live.get();
+    if (seen_live_ != nullptr && document.live->element().place()) {
+      shown_ = chosen_ = document.live->element().place()->element;
+    } else if (seen_live_ != nullptr && shown_) {
+      document.live->element().follow(shown_);
+    }
+  }
+  if (document.selection.revision == seen_revision_) return;
+  seen_revision_ = document.selection.revision;
+  if (!document.selection.param) return;
+  const int param = *document.selection.param;
+  if (static_cast<std::size_t>(param) >= document.layout->specs.size()) return;
+  if (chosen_.param != param) chosen_ = {param, 0};
+  if (!document.selection.element) return;
+  const std::int64_t numel = document.layout->specs[static_cast<std::size_t>(param)].numel();
+  if (*document.selection.element < 0 || *document.selection.element >= numel) return;
+  chosen_.index = *document.selection.element;
+  if (shown_ == chosen_) return;
+  shown_ = chosen_;
+  if (document.live != nullptr) document.live->element().follow(shown_);
+}
+
+void ElementPanel::draw_choice(Document& document) {
+  const Layout& layout = *document.layout;
+  chosen_.param = std::clamp(chosen_.param, 0, static_cast<int>(layout.specs.size()) - 1);
+  const std::int64_t numel = layout.specs[static_cast<std::size_t>(chosen_.param)].numel();
+  ImGui::SetNextItemWidth(15 * ImGui::GetFontSize());
+  if (ImGui::BeginCombo("##param", layout.specs[static_cast<std::size_t>(chosen_.param)].name.c_str())) {
+    search_.Draw("##search");
+    for (int p = 0; p < static_cast<int>(layout.specs.size()); ++p) {
+      const std::string& param = layout.specs[static_cast<std::size_t>(p)].name;
+      if (!search_.PassFilter(param.c_str())) continue;
+      if (ImGui::Selectable(param.c_str(), p == chosen_.param)) chosen_ = {p, 0};
+    }
+    ImGui::EndCombo();
+  }
+  ImGui::SameLine();
+  ImGui::SetNextItemWidth(8 * ImGui::GetFontSize());
+  const std::int64_t one = 1;
+  ImGui::InputScalar("##index", ImGuiDataType_S64, &chosen_.index, &one);
+  chosen_.index = std::clamp<std::int64_t>(chosen_.index, 0, std::max<std::int64_t>(0, numel - 1));
+  ImGui::SameLine();
+  ImGui::BeginDisabled(numel == 0);
+  if (ImGui::Button("Follow")) {
+    Selection selection = document.selection;
+    selection.param = chosen_.param;
+    selection.element = chosen_.index;
+    selection.bucket = place_of(layout, chosen_).global_bucket;
+    selection.event.reset();
+    document.selection.set(selection);
+  }
+  ImGui::EndDisabled();
+}
+
+void ElementPanel::draw_values(Document& document, const Theme& theme) {
+  if (document.live == nullptr) {
+    faint(theme, "Values come from a run in this process: a recording has events, but no tensors.");
+    return;
+  }
+  if (!document.live->can_read()) {
+    faint(theme,
+          "Values are not available on a GPU: they are read from the ranks' memory in stream order, which "
+          "only the CPU's can be without stopping the device.");
+    return;
+  }
+  const ElementProbe& probe = document.live->element();
+  const ElementTable table = element_table(probe.samples(), document.info.ranks, shown_ns(document), step_);
+  draw_steps(document, table.step);
+  if (table.rows.empty()) {
+    faint(theme, "Nothing seen yet: values are kept from the moment on at which an element is chosen.");
+  } else {
+    draw_table(table, document, theme);
+  }
+  draw_memory(document, theme);
+}
+
+void ElementPanel::draw_steps(Document& document, int shown) {
+  ImGui::AlignTextToFramePadding();
+  ImGui::Text("Iteration %d", shown);
+  ImGui::SameLine();
+  if (ImGui::Button("<##step") && shown > 1) step_ = shown - 1;
+  ImGui::SameLine(0, 2);
+  if (ImGui::Button(">##step")) step_ = shown + 1;
+  ImGui::SameLine();
+  ImGui::BeginDisabled(step_ < 0);
+  if (ImGui::Button("Latest")) step_ = -1;
+  ImGui::EndDisabled();
+  if (document.selection.step && ImGui::GetContentRegionAvail().x > 0) {
+    ImGui::SameLine();
+    if (ImGui::Button("Selected")) step_ = *document.selection.step;
+  }
+}
+
+void ElementPanel::draw_table(const ElementTable& table, const Document& document, const Theme& theme) const {
+  const int ranks = document.info.ranks;
+  const int columns = std::min(ranks, 62) + 1;
+  const float memory_px = 3.5F * ImGui::GetTextLineHeightWithSpacing();
+  const float height =
+      std::max(6 * ImGui::GetTextLineHeightWithSpacing(), ImGui::GetContentRegionAvail().y - memory_px);
+  if (!ImGui::BeginTable("values", columns, table_flags, {0, height})) return;
+  const ElementPlace place = place_of(*document.layout, *shown_);
+  const bool sharded = document.live->config().data_parallel.use_distributed_optimizer;
+  ImGui::TableSetupScrollFreeze(1, 1);
+  ImGui::TableSetupColumn("stage");
+  for (int r = 0; r + 1 < columns; ++r) {
+    ImGui::TableSetupColumn(
+        fmt::format("rank {}{}", r, sharded && r == place.owner ? " (owner)" : "").c_str());
+  }
+  ImGui::TableHeadersRow();
+  for (const ElementTable::Row& row : table.rows) {
+    ImGui::TableNextRow();
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(row_label(row, document.info).c_str());
+    for (int r = 0; r + 1 < columns; ++r) {
+      ImGui::TableNextColumn();
+      const auto& cell = row.cells[static_cast<std::size_t>(r)];
+      if (!cell) continue;
+      const ImU32 colour = cell->stale ? theme.faint_text() : cell->newest ? theme.changed() : theme.text();
+      ImGui::PushStyleColor(ImGuiCol_Text, colour);
+      ImGui::Text("%s", fmt::format("{:.9g}{}", cell->value, cell->stale ? " stale" : "").c_str());
+      ImGui::PopStyleColor();
+    }
+  }
+  ImGui::EndTable();
+}
+
+/// What lies in the ranks' buffers now, where they stand still: also of what nothing has passed yet.
+void ElementPanel::draw_memory(Document& document, const Theme& theme) const {
+  if (document.live->state() != RunState::paused) return;
+  const ElementPlace place = place_of(*document.layout, *shown_);
+  std::string grads = "gradient buffers now:";
+  std::string params = "parameter buffers now:";
+  for (int rank = 0; rank < document.info.ranks; ++rank) {
+    std::string grad = "…";
+    std::string param = "…";
+    document.live->read(rank, [&](RankTrainer& trainer) {
+      const ParamAndGradBuffer& buffer =
+          *trainer.data_parallel().buffers()[static_cast<std::size_t>(place.buffer)];
+      grad = fmt::format("{:.9g}", element_value(buffer.grad_data(), place.in_world));
+      param = fmt::format("{:.9g}", element_value(buffer.param_data(), place.in_world));
+    });
+    grads += fmt::format("  rank {} {}", rank, grad);
+    params += fmt::format("  rank {} {}", rank, param);
+  }
+  faint(theme, grads);
+  faint(theme, params);
+}
+
+}  // namespace
+
+std::unique_ptr<Panel> make_element_panel() {
+  return std::make_unique<ElementPanel>();
+}
+
+}  // namespace zero1::viz
