@@ -84,10 +84,10 @@ void check_questions(const EventIndex& index, const Plain& plain, RandomStream& 
     for (int i = 0; i < 12; ++i) {
       const auto id = static_cast<EventId>(random.below(index.size()));
       // Wrapping, since ranges of hostile times have no length that fits.
-      const auto at =
-          static_cast<std::int64_t>(static_cast<std::uint64_t>(range.start_ns) +
-                                    random.next() % (static_cast<std::uint64_t>(range.end_ns) -
-                                                     static_cast<std::uint64_t>(range.start_ns) + 1));
+      const std::uint64_t length =
+          static_cast<std::uint64_t>(range.end_ns) - static_cast<std::uint64_t>(range.start_ns);
+      const std::uint64_t offset = length == UINT64_MAX ? random.next() : random.next() % (length + 1);
+      const auto at = static_cast<std::int64_t>(static_cast<std::uint64_t>(range.start_ns) + offset);
       CHECK(index.last_at(at, filter) == plain.last_at(at, filter));
       CHECK(index.first_after(at, filter) == plain.first_after(at, filter));
       CHECK(index.last_at(plain.end(id), filter) == plain.last_at(plain.end(id), filter));

@@ -12,6 +12,7 @@
 #include "core/trace/reader.h"
 #include "viz/model/event_index.h"
 #include "viz/model/exploration.h"
+#include "viz/model/history.h"
 
 namespace zero1::viz {
 
@@ -123,13 +124,11 @@ void update(Document& document) {
   }
   if (document.events == nullptr) return;
   EventIndex& events = *document.events;
-  if (document.live != nullptr) {
-    document.live->deliver(events);
-    if (document.live->state() == RunState::failed) document.error = document.live->failure();
-  } else {
-    events.absorb();
+  if (document.live == nullptr) events.absorb();
+  take_over(document);
+  if (document.live != nullptr && document.live->state() == RunState::failed) {
+    document.error = document.live->failure();
   }
-  if (document.moment.follow) document.moment.at_ns = events.range().end_ns;
   if (!events.error().empty()) document.error = events.error();
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/base/units.h"
+#include "viz/app/help.h"
 #include "viz/app/style.h"
 #include "viz/model/event_index.h"
 #include "viz/panels/draw.h"
@@ -46,7 +47,13 @@ void Shell::add_panels() {
     add(make_explore_panel(), Place::tab);
     return;
   }
+  add(make_timeline_panel(), Place::lower);
+  add(make_control_panel(), Place::strip);
+  add(make_element_panel(), Place::tab);
+  add(make_overlap_panel(), Place::tab);
   add(make_memory_panel(), Place::tab);
+  add(make_metrics_panel(), Place::tab);
+  add(make_log_panel(), Place::tab);
   add(make_settings_panel(), Place::tab);
 }
 
@@ -283,56 +290,17 @@ void Shell::draw_tabs(const Area& area) {
 }
 
 void Shell::draw_help() {
-  constexpr const char* title = "Keys and mouse";
-  if (help_open_ && !ImGui::IsPopupOpen(title)) ImGui::OpenPopup(title);
-  const ImGuiViewport& viewport = *ImGui::GetMainViewport();
-  const float width = std::min(46 * ImGui::GetFontSize(), viewport.WorkSize.x * 0.94F);
-  ImGui::SetNextWindowPos(viewport.GetWorkCenter(), ImGuiCond_Always, {0.5F, 0.5F});
-  ImGui::SetNextWindowSizeConstraints({width, 0}, {width, viewport.WorkSize.y * 0.92F});
-  if (!ImGui::BeginPopupModal(
-          title, &help_open_,
-          ImGuiWindowFlags_NoMove | ImGuiWindowFlags_AlwaysAutoResize | ImGuiWindowFlags_NoSavedSettings)) {
-    return;
-  }
-  if (!help_open_ || input::pressed(ImGuiKey_Escape)) {
-    help_open_ = false;
-    ImGui::CloseCurrentPopup();
-  }
-  const auto section = [this](std::string_view heading, std::string_view lines) {
-    ImGui::PushStyleColor(ImGuiCol_Text, theme_.changed());
-    ImGui::TextUnformatted(heading.data(), heading.data() + heading.size());
-    ImGui::PopStyleColor();
-    const float indent = ImGui::GetFontSize();
-    const float second = 14 * ImGui::GetFontSize();
-    while (!lines.empty()) {
-      const std::string_view line = lines.substr(0, lines.find('\n'));
-      lines.remove_prefix(std::min(line.size() + 1, lines.size()));
-      const std::size_t gap = line.find("  ");
-      ImGui::SetCursorPosX(ImGui::GetStyle().WindowPadding.x + indent);
-      const std::string_view key = line.substr(0, gap);
-      ImGui::TextUnformatted(key.data(), key.data() + key.size());
-      if (gap == std::string_view::npos) continue;
-      const std::string_view what = line.substr(line.find_first_not_of(' ', gap));
-      ImGui::SameLine(second);
-      if (text_size(key).x + indent > second - ImGui::GetFontSize()) ImGui::NewLine();
-      ImGui::SetCursorPosX(second);
-      ImGui::PushTextWrapPos(0);
-      ImGui::PushStyleColor(ImGuiCol_Text, theme_.faint_text());
-      ImGui::TextUnformatted(what.data(), what.data() + what.size());
-      ImGui::PopStyleColor();
-      ImGui::PopTextWrapPos();
-    }
-    ImGui::Spacing();
-  };
-  section("Everywhere",
-          "Ctrl+1 … Ctrl+9  go to a panel; the menu Panels has the numbers\n"
-          "Ctrl+T  dark or light theme\nCtrl+Q  quit\nF1, Esc  this page\n"
-          "arrows, Enter, Space  walk through buttons and tabs of the panel in use; Alt for the menu\n"
-          "click  selects a rank, bucket, parameter or event in every panel at once");
+  const HelpPage page(theme_);
+  if (!page.begin(help_open_)) return;
+  page.section("Everywhere",
+               "Ctrl+1 … Ctrl+9  go to a panel; the menu Panels has the numbers\n"
+               "Ctrl+T  dark or light theme\nCtrl+Q  quit\nF1, Esc  this page\n"
+               "arrows, Enter, Space  walk through buttons and tabs of the panel in use; Alt for the menu\n"
+               "click  selects a rank, bucket, parameter or event in every panel at once");
   for (const Entry& entry : entries_) {
-    if (!entry.panel->help().empty()) section(entry.title, entry.panel->help());
+    if (!entry.panel->help().empty()) page.section(entry.title, entry.panel->help());
   }
-  ImGui::EndPopup();
+  page.end();
 }
 
 }  // namespace zero1::viz

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "viz/model/event_store.h"
 #include "viz/model/event_text.h"
 
 namespace zero1::viz {

@@ -7,11 +7,8 @@
 
 namespace zero1::viz {
 
-namespace {
-
 using trace::Kind;
 
-/// The window and the whole of each step that it touches: what an arrow that crosses it begins and ends in.
 trace::Interval with_whole_steps(const EventIndex& events, trace::Interval window) {
   trace::Interval wide = window;
   for (const EventIndex::Step& step : events.steps()) {
@@ -22,19 +19,16 @@ trace::Interval with_whole_steps(const EventIndex& events, trace::Interval windo
   return wide;
 }
 
-}  // namespace
-
 std::optional<std::vector<FlowArrow>> find_arrows(const EventIndex& events, trace::Interval window,
                                                   std::optional<int> rank, std::optional<int> bucket,
                                                   std::int64_t most_events) {
-  const trace::Interval wide = with_whole_steps(events, window);
-  const std::int64_t after_ns = wide.start_ns == INT64_MIN ? wide.start_ns : wide.start_ns - 1;
+  const std::int64_t after_ns = window.start_ns == INT64_MIN ? window.start_ns : window.start_ns - 1;
   std::vector<EventId> ids;
   std::vector<trace::Event> found;
   for (const Kind kind :
        {Kind::grad_ready, Kind::collective_issue, Kind::collective_run, Kind::collective_wait}) {
     bool all = true;
-    events.visit(after_ns, wide.end_ns, {.kind = kind, .rank = rank, .bucket = bucket},
+    events.visit(after_ns, window.end_ns, {.kind = kind, .rank = rank, .bucket = bucket},
                  [&](EventId id, const trace::Event& event) {
                    all = static_cast<std::int64_t>(ids.size()) < most_events;
                    ids.push_back(id);

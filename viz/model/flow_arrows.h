@@ -14,11 +14,13 @@ struct FlowArrow {
   bool readiness = false;               ///< from a gradient that became ready
 };
 
-/// The arrows among the events of `window` and of the steps that it touches; core/trace/flows.h says what
-/// they are. `rank` and `bucket` narrow them down. Nothing where that would be more than `most_events` to
-/// look at.
+/// The window and all of each step that it touches: where the arrows that cross it begin and end.
+trace::Interval with_whole_steps(const EventIndex& events, trace::Interval window);
+
+/// The arrows among the events recorded in `window`; core/trace/flows.h says what they are. `rank` and
+/// `bucket` narrow them down. Nothing where that would be more than `most_events` to look at.
 std::optional<std::vector<FlowArrow>> find_arrows(const EventIndex& events, trace::Interval window,
                                                   std::optional<int> rank, std::optional<int> bucket,
-                                                  std::int64_t most_events = 20'000);
+                                                  std::int64_t most_events = 6000);
 
 }  // namespace zero1::viz

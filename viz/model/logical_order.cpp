@@ -5,6 +5,7 @@
 #include <numeric>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include "core/trace/flows.h"
 

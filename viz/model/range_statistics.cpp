@@ -22,10 +22,7 @@ RangeStatistics::RangeStatistics(const EventIndex& events, trace::Interval range
       range_{std::clamp(range.start_ns, -longest_ns, longest_ns),
              std::clamp(range.end_ns, -longest_ns, longest_ns)} {
   for (const EventLane* lane : events.lanes()) {
-    for (const EventRow* row : lane->rows()) {
-      row->events().sort(events.store());
-      rows_.push_back(row);
-    }
+    for (const EventRow* row : lane->rows()) rows_.push_back(row);
   }
 }
 
@@ -39,6 +36,7 @@ bool RangeStatistics::advance(double budget_ms) {
   while (next_row_ < rows_.size()) {
     const EventRow& row = *rows_[next_row_];
     const TimeList& list = row.events();
+    list.sort(events_.store());
     // What ends at the range's very start is outside, unless it is an instant there.
     if (next_event_ < 0) next_event_ = list.after(events_.store(), range_.start_ns - 1, INT64_MAX);
     for (; next_event_ < list.size(); ++next_event_) {

@@ -23,7 +23,7 @@ class RangeStatistics {
   /// Kind, and which collective for those.
   using What = std::pair<trace::Kind, std::uint8_t>;
 
-  /// The events that are there now; what comes later is not counted.
+  /// `events` outlives it. What arrives while it counts may or may not be counted.
   RangeStatistics(const EventIndex& events, trace::Interval range);
 
   /// Goes on for about `budget_ms`; 0: to the end. Returns whether all is counted.

@@ -28,9 +28,9 @@ TimelineRows::TimelineRows(const EventIndex& index, const RowHeights& heights,
     shown.y0 = y;
     for (const EventRow* row : lane->rows()) {
       if (shown.folded && !stays_when_folded(*row)) continue;
-      const float height = is_thin(row->level()) ? heights.thin : heights.row;
-      rows.push_back({lane, row, y, y + height - 1});
-      y += height;
+      const float row_px = is_thin(row->level()) ? heights.thin : heights.row;
+      rows.push_back({lane, row, y, y + row_px - 1});
+      y += row_px;
     }
     shown.last = rows.size();
     shown.y1 = y;

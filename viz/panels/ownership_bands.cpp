@@ -87,7 +87,8 @@ void MapPainter::draw_row(const MapScene& scene, const MapRow& row) {
     case MapRow::What::params: return draw_params(scene, row);
     case MapRow::What::owners: return draw_owners(scene, row);
     case MapRow::What::state: return draw_states(scene, row);
-    case MapRow::What::values: return draw_values(scene, row);
+    case MapRow::What::param_values:
+    case MapRow::What::gradient_values: return draw_values(scene, row);
   }
 }
 
@@ -196,7 +197,7 @@ void MapPainter::draw_values(const MapScene& scene, const MapRow& row) {
     scene.list.AddLine({cell.max.x, cell.min.y}, cell.max, scene.theme.grid());
     const MapPlace place = scene.map.place_at(axis);
     if (!place.param) continue;
-    const std::optional<float> value = scene.value(row.rank, *place.param, place.element);
+    const std::optional<float> value = scene.value(row, place);
     if (!value) continue;
     const ImU32 colour = place.rank == row.rank ? scene.theme.text() : scene.theme.faint_text();
     if (!draw_label(scene.list, cell, colour, fmt::format("{:.6g}", *value))) {

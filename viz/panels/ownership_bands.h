@@ -15,9 +15,9 @@ namespace zero1::viz {
 
 /// One row of the map.
 struct MapRow {
-  enum class What { header, params, owners, state, values };
+  enum class What { header, params, owners, state, param_values, gradient_values };
   What what = What::header;
-  int rank = 0;  ///< of state and values rows
+  int rank = 0;  ///< of states and values
   float top = 0;
   float bottom = 0;
 };
@@ -32,8 +32,8 @@ struct MapScene {
   BucketStates* states = nullptr;  ///< null without events
   float left = 0;                  ///< of the axis, and
   float right = 0;                 ///< its end: left + view.columns
-  /// A parameter element's value on a rank, where it can be read now.
-  std::function<std::optional<float>(int rank, int param, std::int64_t element)> value;
+  /// What a row of values shows at a place, where it can be read now.
+  std::function<std::optional<float>(const MapRow& row, const MapPlace& place)> value;
 
   Box box(const MapRow& row, int begin_px, int end_px) const {
     return {{left + static_cast<float>(begin_px), row.top}, {left + static_cast<float>(end_px), row.bottom}};

@@ -2,14 +2,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <map>
+#include <optional>
 
+#include "viz/model/element_values.h"
 #include "viz/panels/input.h"
 #include "viz/panels/ownership_bands.h"
+#include "viz/panels/ownership_toolbar.h"
 #include "viz/panels/ownership_tooltip.h"
 #include "viz/panels/panel.h"
-#include "viz/panels/piece_style.h"
 
 namespace zero1::viz {
 
@@ -28,22 +30,22 @@ class OwnershipPanel final : public Panel {
            "drag, arrows  pan;  + and -  zoom;  F  show everything\n"
            "click  select a bucket, parameter, element or shard\n"
            "hover  a parameter's four ranges, and who owns which part\n"
-           "/  search by name;  Enter or N  the next match\n"
+           "/  search by name; Enter for the next match\n"
            "strip at the bottom  the whole axis: click or drag to go there";
   }
 
  private:
   void follow_document(Document& document);
   void draw_toolbar(Document& document, const Theme& theme);
-  void draw_legend(const Theme& theme);
   void draw_map(Document& document, const Theme& theme);
   void draw_gutter(ImDrawList& list, const Theme& theme, ImVec2 origin) const;
   void arrange(const Document& document, ImVec2 origin, ImVec2 size);
   void handle_mouse(Document& document, const MapScene& scene);
   void handle_minimap();
   void handle_keys();
+  void read_values(const Document& document);
+  std::optional<float> value_at(const MapRow& row, const MapPlace& place) const;
   void select_at(Document& document, const MapRow& row, const MapPlace& place);
-  void search(Document& document, int by);
   void show(const Range& axis);
   void show_selection(const Selection& selection);
   const MapRow* row_at(float y) const;
@@ -58,13 +60,12 @@ class OwnershipPanel final : public Panel {
   std::uint64_t seen_revision_ = 0;
 
   std::vector<MapRow> rows_;
+  std::map<int, ElementValues> values_;  ///< by rank: what is visible, when single elements are
+  int values_buffer_ = 0;
   Box minimap_{};
   float gutter_px_ = 0;
 
-  std::array<char, 128> search_text_{};
-  std::vector<int> found_;
-  int found_at_ = -1;
-  bool focus_search_ = false;
+  MapSearch search_;
 };
 
 void OwnershipPanel::follow_document(Document& document) {
@@ -72,8 +73,7 @@ void OwnershipPanel::follow_document(Document& document) {
     layout_ = document.layout;
     map_ = layout_ == nullptr ? nullptr : std::make_unique<OwnershipMap>(layout_);
     fit_ = true;
-    found_.clear();
-    found_at_ = -1;
+    search_.forget();
   }
   if (document.events.get() != events_) {
     events_ = document.events.get();
@@ -94,61 +94,18 @@ void OwnershipPanel::draw(Document& document, const Theme& theme) {
 }
 
 void OwnershipPanel::draw_toolbar(Document& document, const Theme& theme) {
-  const float font = ImGui::GetFontSize();
-  ImGui::SetNextItemWidth(13 * font);
-  if (focus_search_) ImGui::SetKeyboardFocusHere();
-  focus_search_ = false;
-  const bool entered = ImGui::InputTextWithHint("##search", "search a parameter  (/)", search_text_.data(),
-                                                search_text_.size(), ImGuiInputTextFlags_EnterReturnsTrue);
-  if (ImGui::IsItemEdited()) {
-    found_ = search_text_[0] == '\0' ? std::vector<int>() : map_->find(search_text_.data());
-    found_at_ = -1;
-  }
-  if (entered) {
-    search(document, 1);
-    focus_search_ = true;
-  }
+  search_.draw(document, *map_);
   ImGui::SameLine();
-  if (search_text_[0] != '\0') {
-    if (ImGui::Button("<")) search(document, -1);
-    ImGui::SameLine(0, 2);
-    if (ImGui::Button(">")) search(document, 1);
-    ImGui::SameLine();
-    ImGui::Text("%s", fmt::format("{} of {}", found_at_ + 1, found_.size()).c_str());
-    ImGui::SameLine();
-  }
   if (ImGui::Button("Fit")) fit_ = true;
-  if (states_ != nullptr) draw_legend(theme);
-}
-
-void OwnershipPanel::draw_legend(const Theme& theme) {
-  const float font = ImGui::GetFontSize();
-  for (const PieceState state :
-       {PieceState::accumulating, PieceState::ready, PieceState::reducing, PieceState::reduced,
-        PieceState::stepped, PieceState::stale, PieceState::gathering, PieceState::current}) {
-    const std::string label(name(state));
-    const float width = 0.9F * font + 0.4F * font + text_size(label).x;
-    ImGui::SameLine(0, font);
-    if (ImGui::GetContentRegionAvail().x < width) return;
-    const ImVec2 at = ImGui::GetCursorScreenPos();
-    ImDrawList& list = *ImGui::GetWindowDrawList();
-    const float top = at.y + (ImGui::GetFrameHeight() - 0.9F * font) / 2;
-    const Box box{{at.x, top}, {at.x + 0.9F * font, top + 0.9F * font}};
-    const ImU32 colour = piece_colour(state, theme);
-    const bool hatched = piece_hatched(state);
-    list.AddRectFilled(box.min, box.max, hatched ? mixed(theme.background(), colour, 0.5F) : colour);
-    if (hatched) draw_hatching(list, box, colour, 0.35F * font);
-    draw_text(list, {box.max.x + 0.4F * font, at.y + ImGui::GetStyle().FramePadding.y}, theme.faint_text(),
-              label);
-    ImGui::Dummy({width, ImGui::GetFrameHeight()});
-  }
+  if (states_ != nullptr) draw_state_legend(theme);
 }
 
 /// Header, parameters and owners share the height with as many ranks' states as there is room for.
 void OwnershipPanel::arrange(const Document& document, ImVec2 origin, ImVec2 size) {
   const float line = ImGui::GetTextLineHeight();
   const float gap = std::floor(0.35F * line);
-  const bool values = document.live != nullptr && 1 / view_.elems_per_px >= values_from_px;
+  const bool values =
+      document.live != nullptr && document.moment.follow && 1 / view_.elems_per_px >= values_from_px;
   const int ranks = document.events != nullptr ? std::max(document.info.ranks, 1) : 0;
   const float minimap_px = std::floor(0.8F * line);
   const float left = size.y - minimap_px - 2 * gap - 1.5F * line;
@@ -169,12 +126,12 @@ void OwnershipPanel::arrange(const Document& document, ImVec2 origin, ImVec2 siz
   add(MapRow::What::owners, 0, band, gap);
   const int chosen = document.selection.rank.value_or(0);
   const int first = std::clamp(chosen - states / 2, 0, std::max(0, ranks - states));
-  for (int i = 0; i < states; ++i) {
-    if (values && i % 2 == 1) {
-      add(MapRow::What::values, rows_.back().rank, state_px - 2, 2);
-    } else {
-      add(MapRow::What::state, values ? std::min(first + i / 2, ranks - 1) : first + i, state_px - 2, 2);
-    }
+  if (values) states = std::max(states / 3, 1);
+  for (int rank = first; rank < std::min(first + states, ranks); ++rank) {
+    add(MapRow::What::state, rank, state_px - 2, 2);
+    if (!values) continue;
+    add(MapRow::What::param_values, rank, state_px - 2, 2);
+    add(MapRow::What::gradient_values, rank, state_px - 2, 2);
   }
   y = std::min(y + gap, origin.y + size.y - minimap_px);
   minimap_ = {{origin.x + gutter_px_, std::floor(y)}, {origin.x + size.x, std::floor(y + minimap_px)}};
@@ -188,7 +145,8 @@ void OwnershipPanel::draw_gutter(ImDrawList& list, const Theme& theme, ImVec2 or
       case MapRow::What::params: label = "parameters"; break;
       case MapRow::What::owners: label = "owners"; break;
       case MapRow::What::state: label = fmt::format("rank {}", row.rank); break;
-      case MapRow::What::values: label = "values"; break;
+      case MapRow::What::param_values: label = "values"; break;
+      case MapRow::What::gradient_values: label = "gradients"; break;
     }
     const float y = (row.top + row.bottom - ImGui::GetFontSize()) / 2;
     const float x = origin.x + gutter_px_ - text_size(label).x - 0.5F * ImGui::GetFontSize();
@@ -228,8 +186,16 @@ void OwnershipPanel::draw_map(Document& document, const Theme& theme) {
   ImGui::InvisibleButton("map", size, ImGuiButtonFlags_MouseButtonLeft | ImGuiButtonFlags_MouseButtonMiddle);
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const float left = origin.x + gutter_px_;
-  MapScene scene{list, theme, *map_, view_, document, states_.get(), left, left + static_cast<float>(columns),
-                 {}};
+  MapScene scene{list,
+                 theme,
+                 *map_,
+                 view_,
+                 document,
+                 states_.get(),
+                 left,
+                 left + static_cast<float>(columns),
+                 [this](const MapRow& row, const MapPlace& place) { return value_at(row, place); }};
+  read_values(document);
   handle_minimap();
   handle_mouse(document, scene);
   if (ImGui::IsWindowFocused()) handle_keys();
@@ -286,7 +252,7 @@ void OwnershipPanel::handle_minimap() {
 void OwnershipPanel::handle_keys() {
   if (!input::letters_free()) return;
   if (input::pressed('F')) fit_ = true;
-  if (input::pressed('/')) focus_search_ = true;
+  if (input::pressed('/')) search_.focus();
   const double middle = view_.columns / 2.0;
   const double step = view_.columns / 8.0;
   if (input::pressed(ImGuiKey_LeftArrow, true)) view_ = pan_view(view_, -step, map_->numel());
@@ -295,33 +261,46 @@ void OwnershipPanel::handle_keys() {
   if (input::pressed('-', true)) view_ = zoom_view(view_, middle, 1 / wheel_factor, map_->numel());
 }
 
+/// Once per frame, for the ranks that have rows of values: what is on screen of one buffer.
+void OwnershipPanel::read_values(const Document& document) {
+  values_.clear();
+  if (document.live == nullptr || !document.live->can_read()) return;
+  const auto first = static_cast<std::int64_t>(std::max(view_.first, 0.0));
+  const MapPlace place = map_->place_at(std::min(first, map_->numel() - 1));
+  const auto elems = static_cast<std::int64_t>(std::ceil(view_.columns * view_.elems_per_px)) + 1;
+  values_buffer_ = place.buffer;
+  for (const MapRow& row : rows_) {
+    if (row.what != MapRow::What::param_values) continue;
+    values_[row.rank] =
+        viz::read_values(*document.live, row.rank, place.buffer, {place.world, place.world + elems});
+  }
+}
+
+std::optional<float> OwnershipPanel::value_at(const MapRow& row, const MapPlace& place) const {
+  const auto values = values_.find(row.rank);
+  if (values == values_.end() || place.buffer != values_buffer_) return std::nullopt;
+  if (!values->second.world.contains(place.world)) return std::nullopt;
+  const auto at = static_cast<std::size_t>(place.world - values->second.world.start);
+  return row.what == MapRow::What::param_values ? values->second.params[at] : values->second.gradients[at];
+}
+
 void OwnershipPanel::select_at(Document& document, const MapRow& row, const MapPlace& place) {
   Selection next = document.selection;
   next.bucket = place.bucket;
   switch (row.what) {
     case MapRow::What::header: break;
     case MapRow::What::params:
-    case MapRow::What::values:
+    case MapRow::What::param_values:
+    case MapRow::What::gradient_values:
       next.param = place.param;
       next.element = place.param ? std::optional(place.element) : std::nullopt;
-      if (row.what == MapRow::What::values) next.rank = row.rank;
+      if (row.what != MapRow::What::params) next.rank = row.rank;
       break;
     case MapRow::What::owners: next.rank = place.rank; break;
     case MapRow::What::state: next.rank = row.rank; break;
   }
   document.selection.set(next);
   seen_revision_ = document.selection.revision;  // what was clicked is in view
-}
-
-void OwnershipPanel::search(Document& document, int by) {
-  if (found_.empty()) return;
-  const int count = static_cast<int>(found_.size());
-  found_at_ = ((found_at_ < 0 && by < 0 ? 0 : found_at_) + by + count) % count;
-  Selection next = document.selection;
-  next.param = found_[static_cast<std::size_t>(found_at_)];
-  next.element.reset();
-  next.bucket = map_->param_bucket(*next.param);
-  document.selection.set(next);
 }
 
 /// Brings a range into view: moves there, and zooms in where it would be too small to see.

@@ -131,7 +131,8 @@ void tell_place(const MapScene& scene, const MapRow& row, const MapPlace& place)
     case MapRow::What::header: return tell_bucket(scene, place);
     case MapRow::What::owners: return tell_owner(scene, place);
     case MapRow::What::state: return tell_state(scene, row, place);
-    case MapRow::What::values:
+    case MapRow::What::param_values:
+    case MapRow::What::gradient_values:
     case MapRow::What::params:
       if (place.param) return tell_param(scene, place);
       line("Padding");

@@ -1,0 +1,121 @@
+// The window's shell without a back end: keys, menu, themes, what it remembers.
+#include "viz/app/shell.h"
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+
+#include <string>
+
+#include "tests/gui/gui_test.h"
+#include "tests/support/temporary_folder.h"
+#include "viz/app/session.h"
+
+using namespace zero1;
+using namespace zero1::viz;
+
+namespace {
+
+/// The shell's constructor wants an ImGui context, so the frames come first.
+struct Fixture {
+  std::unique_ptr<Shell> shell;
+  test::Gui gui;
+
+  explicit Fixture(Preferences preferences = {})
+      : gui(
+            [this] {
+              if (shell) {
+                update(shell->document());
+                shell->draw();
+              }
+            },
+            1440, 900) {
+    shell = std::make_unique<Shell>(explore(""), std::move(preferences), 1.0F);
+    gui.frame(3);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("Ctrl+T changes the theme, Ctrl+Q quits, F1 opens and closes help") {
+  Fixture f;
+  const bool dark = f.shell->theme().dark;
+  const ImU32 ground = f.shell->theme().background();
+  CHECK(f.gui.triangles_coloured(ground) > 0);
+  f.gui.ctrl_key('T');
+  CHECK(f.shell->theme().dark != dark);
+  CHECK(f.shell->preferences().dark != dark);
+  CHECK(f.gui.triangles_coloured(f.shell->theme().background()) > 0);
+  const int vertices = f.gui.vertices();
+  f.gui.function_key(1);
+  f.gui.frame(3);
+  CHECK(f.gui.vertices() > vertices + 2000);  // a page of text
+  f.gui.function_key(1);
+  f.gui.frame(3);
+  CHECK(f.gui.vertices() < vertices + 500);
+  CHECK_FALSE(f.shell->quit());
+  f.gui.ctrl_key('Q');
+  CHECK(f.shell->quit());
+}
+
+TEST_CASE("hidden panels leave their room to the others, and Ctrl with a number brings them back") {
+  Fixture f;
+  const int everything = f.gui.vertices();
+  Preferences hidden;
+  hidden.hidden_panels = {"Memory", "Explore"};
+  Fixture without(hidden);
+  CHECK(without.gui.vertices() < everything);
+  without.gui.ctrl_key('2');
+  CHECK(without.shell->preferences().hidden_panels == std::set<std::string>{"Explore"});
+  without.gui.ctrl_key('3');
+  CHECK(without.shell->preferences().hidden_panels.empty());
+  without.gui.ctrl_key('9');  // there is none: nothing happens
+  without.gui.frame(2);
+  CHECK(without.gui.vertices() > everything / 2);
+}
+
+TEST_CASE("sliders redraw the map at once") {
+  Fixture f;
+  const auto before = f.shell->document().layout;
+  // The dp slider is the first of the right column: drag along it somewhere in the upper part.
+  bool changed = false;
+  for (float y = 60; y < 260 && !changed; y += 12) {
+    f.gui.drag({1100, y}, {1300, y});
+    changed = f.shell->document().layout != before && f.shell->document().layout->options.dp_size != 4;
+  }
+  CHECK(changed);
+  CHECK(f.shell->document().info.ranks == f.shell->document().layout->options.dp_size);
+}
+
+TEST_CASE("the shell draws at any size") {
+  for (const auto& [width, height] : {std::pair{200, 200}, std::pair{320, 1200}, std::pair{3840, 2160}}) {
+    CAPTURE(width);
+    Fixture f;
+    ImGui::GetIO().DisplaySize = {static_cast<float>(width), static_cast<float>(height)};
+    f.gui.frame(4);
+    CHECK(f.gui.vertices() > 0);
+  }
+}
+
+TEST_CASE("what is remembered is what was set, and nonsense is not believed") {
+  Preferences p;
+  p.dark = false;
+  p.width = 1000;
+  p.height = 700;
+  p.right_share = 0.25F;
+  p.upper_share = 0.5F;
+  p.hidden_panels = {"Timeline", "Event log"};
+  CHECK(parse_preferences(to_text(p)) == p);
+  CHECK(parse_preferences("") == Preferences{});
+  CHECK(parse_preferences("width = -3\nheight = many\nright_share = nan\nupper_share = 9\n= \nno line\n") ==
+        Preferences{});
+  CHECK(parse_preferences(std::string(1000, '=')) == Preferences{});
+
+  const zero1::test::TemporaryFolder home;
+  const std::string folder = home / "config/zero1_lab";
+  CHECK(load_preferences(folder) == Preferences{});
+  save_preferences(folder, p);
+  CHECK(load_preferences(folder) == p);
+  save_preferences("/proc/no/such/place", p);  // told, not thrown
+  save_preferences("", p);
+  CHECK(load_preferences("") == Preferences{});
+}
