@@ -90,11 +90,11 @@ TEST_CASE("keys step and run, and buttons do the same") {
   click_item(gui, "Control", "###run");
   gui.frame();
   CHECK(document.live->gate().running());
-  gui.key(ImGuiKey_Space);
-  settle(document);
-  CHECK(document.live->state() == RunState::paused);
   gui.key(' ');
-  CHECK(!document.live->gate().running());  // no key of this number
+  CHECK(!document.live->gate().running());
+  settle(document);
+  gui.key(' ');
+  CHECK(document.live->gate().running());
 }
 
 TEST_CASE("a breakpoint is set by selecting and one key or click, stops the run, and can be removed") {
@@ -265,7 +265,7 @@ TEST_CASE("panels have something to say without a run, and without anything") {
       gui.frame(2);
       gui.key('N');
       gui.key('K');
-      gui.key(ImGuiKey_Space);
+      gui.key(' ');
       gui.key(ImGuiKey_End);
       CHECK(gui.vertices() > 0);
       CHECK(!panel->help().empty());
