@@ -19,6 +19,7 @@
 #include "bench/big_trace.h"
 #include "core/base/clock.h"
 #include "core/base/units.h"
+#include "tests/gui/gui_test.h"
 #include "viz/model/event_index.h"
 #include "viz/model/flow_arrows.h"
 #include "viz/model/timeline_drawing.h"
@@ -148,6 +149,33 @@ void measure_frames(const EventIndex& index) {
   print("most bars", static_cast<double>(most_bars), "", bars_bound);
 }
 
+/// The panel as a whole, at 2560 × 1440: the draw lists of a frame, from the input to the last vertex.
+void measure_panel(const std::shared_ptr<EventIndex>& index, const std::string& path) {
+  Document document;
+  document.info = trace::Reader(path).info();
+  document.events = index;
+  const Theme theme;
+  const auto panel = make_timeline_panel();
+  viz::test::Gui gui(*panel, document, theme, 2560, 1440);
+  gui.frame(3);
+  double slowest_ms = 0;
+  int most_vertices = 0;
+  for (int zoom = 0; zoom < 40; ++zoom) {
+    double best_ms = 1e9;
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      const std::int64_t start_ns = now_ns();
+      gui.frame();
+      best_ms = std::min(best_ms, since_s(start_ns) * 1e3);
+    }
+    slowest_ms = std::max(slowest_ms, best_ms);
+    most_vertices = std::max(most_vertices, gui.vertices());
+    gui.wheel({900.0F + 30 * static_cast<float>(zoom), 400}, 2);
+  }
+  fmt::print("\nthe whole panel, 40 zooms from the run to single events: draw lists, best of 3\n");
+  print("slowest frame", slowest_ms, "ms", frame_bound_ms);
+  print("most quadrilaterals (vertices / 4)", most_vertices / 4.0, "", bars_bound);
+}
+
 void measure_questions(const EventIndex& index, const bench::BigTrace& shape) {
   constexpr int repeats = 2000;
   const trace::Interval range = index.range();
@@ -219,6 +247,7 @@ int main(int argc, char** argv) {
     std::shared_ptr<EventIndex> index;
     measure_opening(path, index);
     measure_frames(*index);
+    measure_panel(index, path);
     measure_questions(*index, shape);
   }
   measure_indexing_alone(path);
