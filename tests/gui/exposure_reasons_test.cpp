@@ -10,7 +10,6 @@
 using namespace zero1;
 using namespace zero1::viz;
 using trace::Collective;
-using trace::Event;
 using trace::Kind;
 using trace::StreamId;
 
@@ -19,10 +18,10 @@ namespace {
 /// A step of two ranks, in microseconds; step 2 unless said otherwise.
 class Trace {
  public:
-  std::vector<Event> events;
+  std::vector<trace::Event> events;
 
-  Event& add(Kind kind, int rank, std::int64_t begin_us, std::int64_t end_us) {
-    Event event;
+  trace::Event& add(Kind kind, int rank, std::int64_t begin_us, std::int64_t end_us) {
+    trace::Event event;
     event.kind = kind;
     event.rank = static_cast<std::int16_t>(rank);
     event.begin_ns = begin_us * 1000;
@@ -42,12 +41,12 @@ class Trace {
   void collective(int rank, int bucket, std::int64_t issue_us, std::int64_t run_us, std::int64_t end_us,
                   std::int64_t wait_us, std::int64_t wait_end_us,
                   Collective what = Collective::reduce_scatter, std::uint16_t flags = 0) {
-    const auto mark = [&](Event& event) {
+    const auto mark = [&](trace::Event& event) {
       event.bucket = bucket;
       event.detail = static_cast<std::uint8_t>(what);
       event.flags = flags;
     };
-    Event& issue = add(Kind::collective_issue, rank, issue_us, issue_us);
+    trace::Event& issue = add(Kind::collective_issue, rank, issue_us, issue_us);
     issue.stream = StreamId::host;
     mark(issue);
     mark(add(Kind::collective_run, rank, run_us, end_us));
@@ -187,7 +186,7 @@ TEST_CASE(
     config.data_parallel.overlap_grad_reduce = overlap;
     config.data_parallel.overlap_param_gather = overlap;
     LiveRun live(config);
-    const std::vector<Event> events = viz::test::run_out(live);
+    const std::vector<trace::Event> events = viz::test::run_out(live);
     EventIndex index(2);
     index.push(events);
     index.absorb_all();

@@ -14,7 +14,6 @@ using namespace zero1;
 using namespace zero1::viz;
 using trace::BucketState;
 using trace::Collective;
-using trace::Event;
 using trace::Kind;
 using trace::StreamId;
 using At = trace::Probe::At;
@@ -30,8 +29,8 @@ trace::RunInfo names() {
   return info;
 }
 
-Event event_of(Kind kind, int rank = 0, int bucket = -1, std::int64_t end_ns = 0) {
-  Event event;
+trace::Event event_of(Kind kind, int rank = 0, int bucket = -1, std::int64_t end_ns = 0) {
+  trace::Event event;
   event.kind = kind;
   event.rank = static_cast<std::int16_t>(rank);
   event.bucket = bucket;
@@ -41,15 +40,15 @@ Event event_of(Kind kind, int rank = 0, int bucket = -1, std::int64_t end_ns = 0
   return event;
 }
 
-Event backward(int rank, int layer) {
-  Event event = event_of(Kind::backward, rank);
+trace::Event backward(int rank, int layer) {
+  trace::Event event = event_of(Kind::backward, rank);
   event.layer = static_cast<std::int16_t>(layer);
   event.microbatch = 1;
   return event;
 }
 
-Event state_of(int rank, int bucket, BucketState state) {
-  Event event = event_of(Kind::bucket_state, rank, bucket);
+trace::Event state_of(int rank, int bucket, BucketState state) {
+  trace::Event event = event_of(Kind::bucket_state, rank, bucket);
   event.detail = static_cast<std::uint8_t>(state);
   event.stream = StreamId::host;
   return event;
@@ -68,11 +67,11 @@ TEST_CASE("events and breakpoints in words") {
   const trace::RunInfo info = names();
   CHECK(what(backward(0, 1), info) == "backward of h.0");
   CHECK(when(backward(0, 1)) == "step 4, microbatch 1");
-  Event run = event_of(Kind::collective_run, 2, 3);
+  trace::Event run = event_of(Kind::collective_run, 2, 3);
   CHECK(what(run, info) == "reduce-scatter of bucket 3");
   run.kind = Kind::collective_wait;
   CHECK(what(run, info) == "wait for the reduce-scatter of bucket 3");
-  Event ready = event_of(Kind::grad_ready, 0, 1);
+  trace::Event ready = event_of(Kind::grad_ready, 0, 1);
   ready.param = 1;
   CHECK(what(ready, info) == "gradient of ln.bias is ready");
   ready.param = 77;
@@ -92,7 +91,7 @@ TEST_CASE("events and breakpoints in words") {
 }
 
 TEST_CASE("a breakpoint at an event stops at its like, and at nothing else") {
-  Event run = event_of(Kind::collective_run, 1, 2);
+  trace::Event run = event_of(Kind::collective_run, 1, 2);
   const trace::Breakpoint at = breakpoint_at(run);
   CHECK(at.matches(run));
   run.step = 99;  // in every step
@@ -109,7 +108,7 @@ TEST_CASE("a breakpoint at an event stops at its like, and at nothing else") {
   CHECK(breakpoint_at(selection)->matches(state_of(1, 2, BucketState::ready)));
   CHECK(!breakpoint_at(selection)->matches(state_of(1, 2, BucketState::reduced)));
   selection.param = 1;
-  Event ready = event_of(Kind::grad_ready, 1, 2);
+  trace::Event ready = event_of(Kind::grad_ready, 1, 2);
   ready.param = 1;
   CHECK(breakpoint_at(selection)->matches(ready));
 }
@@ -132,14 +131,14 @@ TEST_CASE("the list of breakpoints holds each once, and only enabled ones stop")
 TEST_CASE("rank 2 waits in a reduce-scatter for rank 0, which is held before backward") {
   const trace::RunInfo info = names();
   std::vector<RankState> ranks(3);
-  const Event run1 = event_of(Kind::collective_run, 1, 3);
-  const Event run2 = event_of(Kind::collective_run, 2, 3);
+  const trace::Event run1 = event_of(Kind::collective_run, 1, 3);
+  const trace::Event run2 = event_of(Kind::collective_run, 2, 3);
   advance(ranks[1], run1, At::begin);
   advance(ranks[2], run2, At::begin);
   advance(ranks[2], event_of(Kind::collective_wait, 2, 3), At::begin);
   advance(ranks[1], backward(1, 0), At::begin);
   advance(ranks[0], backward(0, 2), At::end);
-  const std::vector<Event> held{backward(0, 1)};
+  const std::vector<trace::Event> held{backward(0, 1)};
   const std::vector<Wait> waits = find_waits(ranks, held, info);
   REQUIRE(waits.size() == 3);
   CHECK(line_of(waits, 0, true)->text == "rank 0 is held before backward of h.0 (step 4, microbatch 1)");
@@ -168,7 +167,7 @@ TEST_CASE("rank 2 waits in a reduce-scatter for rank 0, which is held before bac
 TEST_CASE("a rank may wait for its own communication stream, which is held") {
   std::vector<RankState> ranks(2);
   advance(ranks[0], event_of(Kind::collective_wait, 0, 1), At::begin);
-  const std::vector<Event> held{event_of(Kind::collective_run, 0, 1)};
+  const std::vector<trace::Event> held{event_of(Kind::collective_run, 0, 1)};
   const std::vector<Wait> waits = find_waits(ranks, held, names());
   REQUIRE(waits.size() == 2);
   CHECK(
@@ -202,7 +201,7 @@ namespace {
 /// Two steps: kinds A A B(bucket 0) B(bucket 0) C(bucket 1) step, twice, 10 ns apart.
 std::unique_ptr<EventIndex> record() {
   auto index = std::make_unique<EventIndex>(1);
-  std::vector<Event> events;
+  std::vector<trace::Event> events;
   std::int64_t at_ns = 0;
   for (int step = 1; step <= 2; ++step) {
     for (const auto& [kind, bucket] : {std::pair{Kind::forward, -1},
@@ -284,7 +283,7 @@ TEST_CASE("going back moves the document's moment, marks what lies between, and 
 TEST_CASE("the list shows events in order of time, filtered by fields and by words") {
   const trace::RunInfo info = names();
   EventIndex index(3);
-  std::vector<Event> lanes;
+  std::vector<trace::Event> lanes;
   for (int i = 0; i < 50; ++i) lanes.push_back(event_of(Kind::adamw, 0, i % 4, 1000 + i * 20));
   for (int i = 0; i < 50; ++i) {  // another lane, drained later
     lanes.push_back(event_of(Kind::grad_ready, 1, 2, 1010 + i * 20));
@@ -334,7 +333,7 @@ TEST_CASE("the list shows events in order of time, filtered by fields and by wor
 
 TEST_CASE("a list of many events takes its time in pieces, and loses none") {
   EventIndex index(1);
-  std::vector<Event> events;
+  std::vector<trace::Event> events;
   for (int i = 0; i < 200'000; ++i) events.push_back(event_of(Kind::adamw, 0, i % 7, i / 3));
   index.push(events);
   index.absorb_all();
