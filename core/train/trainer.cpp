@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/base/clock.h"
@@ -71,8 +72,8 @@ class Run {
         compute_layout(specs, layout_options(config.data_parallel, specs, config.dp, config.dp));
     summary_.memory.resize(static_cast<std::size_t>(config.dp));
     param_hashes_.resize(static_cast<std::size_t>(config.dp));
-    make_recorder();
     machine_ = make_machine(config, paused());
+    make_recorder();
   }
 
   TrainSummary execute() {
@@ -107,8 +108,10 @@ class Run {
       reporter_.add_events(events);
       if (observer_.on_events) observer_.on_events(events);
     };
-    recorder_ =
-        std::make_unique<trace::Recorder>(run_info(config_, *probe_, summary_.layout), std::move(options));
+    trace::RunInfo info = run_info(config_, *probe_, summary_.layout);
+    for (const auto& device : machine_.devices)  // two ranks may be off in opposite directions
+      info.clock_uncertainty_ns = std::max(info.clock_uncertainty_ns, 2 * device->clock_error_ns());
+    recorder_ = std::make_unique<trace::Recorder>(std::move(info), std::move(options));
     reporter_.attach(recorder_.get());
   }
 
