@@ -14,7 +14,8 @@
 
 namespace zero1 {
 
-/// What an allocation is for; memory reports are by this kind.
+/// What an allocation is for; memory reports are by this kind. Activations belong to the compute stream: they
+/// may be freed while work that it has queued still uses them, and no other stream may touch them.
 enum class MemoryKind : std::uint8_t { parameters, gradients, optimizer, activations, communication, other };
 inline constexpr int memory_kind_count = 6;
 
@@ -74,6 +75,9 @@ class Device {
   /// valid and untouched until the stream has passed the copy.
   virtual void copy_from_host(Stream& stream, TensorView dst, const void* src) = 0;
   virtual void copy_to_host(Stream& stream, void* dst, ConstTensorView src) = 0;
+
+  /// How far the times that this device's streams stamp may be from the host's clock; 0: they are its own.
+  virtual std::int64_t clock_error_ns() const { return 0; }
 
   std::int64_t allocated_bytes(MemoryKind kind) const { return allocated_[index(kind)].load(); }
   std::int64_t peak_bytes(MemoryKind kind) const { return peak_[index(kind)].load(); }

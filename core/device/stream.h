@@ -55,6 +55,12 @@ class Stream {
   /// anything. `now_ns` is on the clock of `now_ns()` in core/base/clock.h. The call comes from the
   /// thread that runs the stream, or later from the device's resolver; it must be quick and not throw.
   virtual void stamp(std::function<void(std::int64_t now_ns)> reached) = 0;
+
+  /// Shows what is submitted between the two as a range of this title in the profiler of the device. Ranges
+  /// of one stream nest. Without `has_profiler` they do nothing, and nobody need make a title.
+  virtual bool has_profiler() const { return false; }
+  virtual void begin_range(const char* title) { (void)title; }
+  virtual void end_range() {}
 };
 
 }  // namespace zero1

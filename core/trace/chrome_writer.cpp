@@ -155,28 +155,13 @@ void ChromeWriter::time(std::string_view key, std::int64_t ns) {
   print(",\"{}\":{}{}.{:03}", key, ns < 0 ? "-" : "", size / 1000, size % 1000);
 }
 
-/// What is written on the slice.
+/// What is written on the slice: names as JSON strings without their quotes, as others are open here.
 void ChromeWriter::title(const Event& event) {
-  if (const std::string* layer = at_or_null(layers_, event.layer)) {
-    // The quoted name goes on in the quotes that are open.
-    print("{} {}", name(event.kind), std::string_view(*layer).substr(1, layer->size() - 2));
-  } else if (is_collective(event)) {
-    const std::string_view verb = event.kind == Kind::collective_issue  ? "issue "
-                                  : event.kind == Kind::collective_wait ? "wait for "
-                                                                        : "";
-    print("{}{}", verb, name(static_cast<Collective>(event.detail)));
-    if (event.bucket >= 0) print(" bucket {}", event.bucket);
-  } else if (event.kind == Kind::step) {
-    print("step {}", event.step);
-  } else if (event.kind == Kind::microbatch) {
-    print("microbatch {}", event.microbatch);
-  } else if (event.kind == Kind::bucket_state) {
-    print("bucket {} {}", event.bucket, name(static_cast<BucketState>(event.detail)));
-  } else if (const std::string* param = at_or_null(params_, event.param)) {
-    print("{} {}", name(event.kind), std::string_view(*param).substr(1, param->size() - 2));
-  } else {
-    print("{}", name(event.kind));
-  }
+  const auto text = [](const std::string* json) {
+    return json == nullptr ? std::string_view() : std::string_view(*json).substr(1, json->size() - 2);
+  };
+  print("{}",
+        trace::title(event, text(at_or_null(layers_, event.layer)), text(at_or_null(params_, event.param))));
 }
 
 void ChromeWriter::name_and_args(const Event& event) {

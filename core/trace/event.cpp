@@ -1,5 +1,7 @@
 #include "core/trace/event.h"
 
+#include <fmt/core.h>
+
 namespace zero1::trace {
 
 std::string_view name(Kind kind) {
@@ -65,6 +67,28 @@ std::string_view name(StreamId stream) {
     case StreamId::host: return "host";
   }
   return "unknown";
+}
+
+std::string title(const Event& event, std::string_view layer, std::string_view param) {
+  if (!layer.empty()) return fmt::format("{} {}", name(event.kind), layer);
+  switch (event.kind) {
+    case Kind::collective_issue:
+    case Kind::collective_run:
+    case Kind::collective_wait: {
+      const std::string_view verb = event.kind == Kind::collective_issue  ? "issue "
+                                    : event.kind == Kind::collective_wait ? "wait for "
+                                                                          : "";
+      const std::string text = fmt::format("{}{}", verb, name(static_cast<Collective>(event.detail)));
+      return event.bucket < 0 ? text : fmt::format("{} bucket {}", text, event.bucket);
+    }
+    case Kind::step: return fmt::format("step {}", event.step);
+    case Kind::microbatch: return fmt::format("microbatch {}", event.microbatch);
+    case Kind::bucket_state:
+      return fmt::format("bucket {} {}", event.bucket, name(static_cast<BucketState>(event.detail)));
+    default: break;
+  }
+  if (!param.empty()) return fmt::format("{} {}", name(event.kind), param);
+  return std::string(name(event.kind));
 }
 
 }  // namespace zero1::trace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace zero1::trace {
@@ -93,5 +94,9 @@ std::string_view name(Kind kind);
 std::string_view name(Collective collective);
 std::string_view name(BucketState state);
 std::string_view name(StreamId stream);
+
+/// What the event is called on a timeline: "forward h.0", "wait for all-gather bucket 3". `layer` and `param`
+/// are the names that its numbers stand for, empty where it has none.
+std::string title(const Event& event, std::string_view layer, std::string_view param);
 
 }  // namespace zero1::trace

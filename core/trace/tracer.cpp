@@ -1,6 +1,8 @@
 #include "core/trace/tracer.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "core/base/clock.h"
 #include "core/trace/gate.h"
@@ -49,13 +51,26 @@ void Tracer::emit_instant(Event event) {
   lanes_[static_cast<std::size_t>(event.stream)]->push(event);
 }
 
+std::string Tracer::title_of(const Event& event) const {
+  const auto name_at = [](const std::vector<std::string>& names, std::int32_t index) {
+    return index < 0 || static_cast<std::size_t>(index) >= names.size()
+               ? std::string_view()
+               : std::string_view(names[static_cast<std::size_t>(index)]);
+  };
+  const RunInfo& info = recorder_->info();
+  return title(event, name_at(info.layers, event.layer), name_at(info.params, event.param));
+}
+
 Tracer::Span::Span(Span&& other) noexcept
-    : stream_(std::exchange(other.stream_, nullptr)), pending_(std::exchange(other.pending_, nullptr)) {}
+    : stream_(std::exchange(other.stream_, nullptr)),
+      in_profiler_(other.in_profiler_),
+      pending_(std::exchange(other.pending_, nullptr)) {}
 
 Tracer::Span& Tracer::Span::operator=(Span&& other) noexcept {
   if (this == &other) return *this;
   end();
   stream_ = std::exchange(other.stream_, nullptr);
+  in_profiler_ = other.in_profiler_;
   pending_ = std::exchange(other.pending_, nullptr);
   return *this;
 }
@@ -80,6 +95,8 @@ void Tracer::Span::begin(Tracer& tracer, Stream& stream, const Event& given) {
   pending->start_ns = tracer.start_ns_;
   stream_ = &stream;
   pending_ = pending;
+  in_profiler_ = stream.has_profiler();
+  if (in_profiler_) stream.begin_range(tracer.title_of(pending->event).c_str());
   stream.stamp([pending](std::int64_t reached_ns) {
     pending->event.begin_ns = pass(pending->gate, pending->event, reached_ns) - pending->start_ns;
     if (pending->probe != nullptr) pending->probe->passed(pending->event, Probe::At::begin);
@@ -88,12 +105,14 @@ void Tracer::Span::begin(Tracer& tracer, Stream& stream, const Event& given) {
 
 void Tracer::Span::queue_end() {
   PendingSpan* pending = std::exchange(pending_, nullptr);
-  std::exchange(stream_, nullptr)->stamp([pending](std::int64_t reached_ns) {
+  Stream* stream = std::exchange(stream_, nullptr);
+  stream->stamp([pending](std::int64_t reached_ns) {
     pending->event.end_ns = reached_ns - pending->start_ns;
     if (pending->probe != nullptr) pending->probe->passed(pending->event, Probe::At::end);
     pending->lane->push(pending->event);
     pending->release();
   });
+  if (in_profiler_) stream->end_range();
 }
 
 }  // namespace zero1::trace

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "core/device/stream.h"
 #include "core/trace/event.h"
@@ -60,6 +61,7 @@ class Tracer {
     void queue_end();
 
     Stream* stream_ = nullptr;
+    bool in_profiler_ = false;
     PendingSpan* pending_ = nullptr;  ///< owned by the lane's pool
   };
 
@@ -68,6 +70,7 @@ class Tracer {
  private:
   void emit_instant(Event event);
   void complete(Event& event) const;  ///< fills rank, step, microbatch where unset
+  std::string title_of(const Event& event) const;
 
   int rank_ = 0;
   Recorder* recorder_ = nullptr;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/base/clock.h"
@@ -77,7 +78,7 @@ class Run {
     param_hashes_.resize(static_cast<std::size_t>(config.dp));
     if (!config.init.empty()) check_weights(summary_.layout.specs, config.init);
     machine_ = make_machine(config, paused());
-    make_recorder(std::move(shape.info));  // last: it replaces an older trace, which a run that cannot begin must not cost
+    make_recorder(std::move(shape.info));  // last: a run that cannot begin leaves an older trace alone
   }
 
   TrainSummary execute() {
@@ -112,6 +113,8 @@ class Run {
       reporter_.add_events(events);
       if (observer_.on_events) observer_.on_events(events);
     };
+    for (const auto& device : machine_.devices)  // two ranks may be off in opposite directions
+      info.clock_uncertainty_ns = std::max(info.clock_uncertainty_ns, 2 * device->clock_error_ns());
     recorder_.reset(new trace::Recorder(std::move(info), std::move(options)));
     reporter_.attach(recorder_.get());
     if (observer_.on_recorder) observer_.on_recorder(recorder_.get());

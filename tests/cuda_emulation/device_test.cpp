@@ -31,15 +31,22 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST_CASE("a freed block serves the next request of its size") {
+using cuda::Reuse;
+
+TEST_CASE("a freed activation serves the next request of its size, and nobody else") {
   cuda::CudaMemory memory(0, -1);
-  void* first = memory.allocate(5 << 20, "activations");
+  void* first = memory.allocate(5 << 20, "activations", Reuse::in_stream_order);
   memory.free(first);
   CHECK(memory.kept_bytes() == 6 << 20);  // in whole pages
-  void* second = memory.allocate(6 << 20, "activations");
+  void* other = memory.allocate(6 << 20, "communication", Reuse::when_idle);
+  CHECK(other != first);
+  CHECK(memory.kept_bytes() == 6 << 20);
+  void* second = memory.allocate(6 << 20, "activations", Reuse::in_stream_order);
   CHECK(second == first);
   CHECK(memory.kept_bytes() == 0);
-  void* small = memory.allocate(100, "gradients");
+  memory.free(other);
+  CHECK(memory.kept_bytes() == 0);  // CUDA has it back
+  void* small = memory.allocate(100, "activations", Reuse::in_stream_order);
   CHECK(small != first);
   memory.free(second);
   memory.free(small);
@@ -48,11 +55,36 @@ TEST_CASE("a freed block serves the next request of its size") {
 
 TEST_CASE("a block much larger than asked is left for who needs it") {
   cuda::CudaMemory memory(0, -1);
-  void* large = memory.allocate(64 << 20, "activations");
+  void* large = memory.allocate(64 << 20, "activations", Reuse::in_stream_order);
   memory.free(large);
-  void* small = memory.allocate(1 << 20, "activations");
+  void* small = memory.allocate(1 << 20, "activations", Reuse::in_stream_order);
   CHECK(small != large);
   memory.free(small);
+}
+
+TEST_CASE("memory that a stream still uses when it is freed has no next owner before") {
+  for (const auto lagging : {cuda_emulation::Lagging::compute, cuda_emulation::Lagging::communication}) {
+    cuda_emulation::set_lag(lagging, std::chrono::milliseconds(300));
+    const auto device = make_cuda_device({});
+    const auto compute = device->create_stream(StreamKind::compute),
+               communication = device->create_stream(StreamKind::communication);
+    const auto event = device->create_event();
+    Stream& late = lagging == cuda_emulation::Lagging::compute ? *compute : *communication;
+    Stream& other = lagging == cuda_emulation::Lagging::compute ? *communication : *compute;
+    DeviceMemory first = device->allocate(4 << 10, MemoryKind::communication);
+    device->ops().fill(late, first.view(DType::fp32), 1);
+    late.record(*event);
+    first = DeviceMemory();
+    CHECK(event->reached());
+    const DeviceMemory second = device->allocate(4 << 10, MemoryKind::communication);
+    device->ops().fill(other, second.view(DType::fp32), 2);
+    std::vector<float> values(1 << 10);
+    device->copy_to_host(other, values.data(), second.view(DType::fp32));
+    other.synchronize();
+    late.synchronize();
+    CHECK(values == std::vector<float>(1 << 10, 2));
+  }
+  cuda_emulation::set_lag(cuda_emulation::Lagging::none);
 }
 
 TEST_CASE("kept blocks are given back before memory runs out; then the error says all that helps") {
@@ -60,11 +92,13 @@ TEST_CASE("kept blocks are given back before memory runs out; then the error say
   cuda_emulation::set_memory_bytes(0, before + (64 << 20));
   {
     cuda::CudaMemory memory(0, 3);
-    void* first = memory.allocate(40 << 20, "activations");
+    void* first = memory.allocate(40 << 20, "activations", Reuse::in_stream_order);
     memory.free(first);
-    void* second = memory.allocate(60 << 20, "parameters");  // fits only without the kept block
+    void* second =
+        memory.allocate(60 << 20, "parameters", Reuse::when_idle);  // fits only without the kept block
     CHECK(memory.kept_bytes() == 0);
-    const std::string message = message_of([&] { (void)memory.allocate(8 << 20, "optimizer"); });
+    const std::string message =
+        message_of([&] { (void)memory.allocate(8 << 20, "optimizer", Reuse::when_idle); });
     INFO(message);
     CHECK(contains(message, "rank 3"));
     CHECK(contains(message, "GPU 0"));
@@ -94,8 +128,8 @@ TEST_CASE("a device gives all of its memory back") {
 
 TEST_CASE("stamps say how far from the host's clock they may be") {
   const auto device = make_cuda_device({});
-  CHECK(cuda_clock_error_ns(*device) >= 1000);        // an event's resolution, at least
-  CHECK(cuda_clock_error_ns(*device) < 100'000'000);  // a busy machine's delays, at most
+  CHECK(device->clock_error_ns() >= 1000);        // an event's resolution, at least
+  CHECK(device->clock_error_ns() < 100'000'000);  // a busy machine's delays, at most
 }
 
 TEST_CASE("a stamp is resolved without anybody synchronising") {

@@ -29,11 +29,25 @@ void check_tsan_report(const Outcome& outcome) {
 
 }  // namespace
 
+/// Over how many of the first seeds the result is wrong.
+int wrong_under_delays(const std::string& fault) {
+  int wrong = 0;
+  for (int seed = 1; seed <= 8; ++seed) {
+    const std::string environment = "ZERO1_EMULATED_DELAYS=" + std::to_string(seed) + " ";
+    wrong +=
+        run_command(environment + quoted(ZERO1_BIN_DIR "/cuda_emulation_planted") + " " + fault).status ==
+        wrong_result;
+  }
+  return wrong;
+}
+
 TEST_CASE("the repaired programs run clean, with and without lag, and in race-check mode") {
-  for (const char* name : {"missing_wait", "early_overwrite", "missing_host_sync", "missing_syncthreads",
-                           "racing_blocks", "out_of_bounds", "use_after_free", "divergent_barrier"}) {
-    for (const char* environment : {"", "ZERO1_EMULATED_LAG=compute", "ZERO1_EMULATED_LAG=communication",
-                                    "ZERO1_EMULATED_LAG=all", "ZERO1_EMULATED_RACE_CHECK=1"}) {
+  for (const char* name :
+       {"missing_wait", "early_overwrite", "missing_host_sync", "missing_syncthreads", "racing_blocks",
+        "out_of_bounds", "use_after_free", "divergent_barrier", "late_memset", "early_host_write"}) {
+    for (const char* environment :
+         {"", "ZERO1_EMULATED_LAG=compute", "ZERO1_EMULATED_LAG=communication", "ZERO1_EMULATED_LAG=all",
+          "ZERO1_EMULATED_RACE_CHECK=1", "ZERO1_EMULATED_DELAYS=1", "ZERO1_EMULATED_DELAYS=2"}) {
       run_fault(std::string(name) + " fixed", environment);
     }
   }
@@ -43,6 +57,16 @@ TEST_CASE("order that no event asks for comes out wrong under lag" * doctest::sk
   CHECK(run_fault("missing_wait", "ZERO1_EMULATED_LAG=compute").status == wrong_result);
   CHECK(run_fault("early_overwrite", "ZERO1_EMULATED_LAG=communication").status == wrong_result);
   CHECK(run_fault("missing_host_sync", "ZERO1_EMULATED_LAG=all").status == wrong_result);
+}
+
+// What a lag of whole streams does not show: the late work must end at a moment between two of other streams.
+TEST_CASE("random delays show what depends on when a stream gets to its work" * doctest::skip(under_tsan)) {
+  CHECK(run_fault("late_memset fixed").status == 0);
+  for (const char* name :
+       {"late_memset", "early_host_write", "missing_wait", "early_overwrite", "missing_host_sync"}) {
+    CAPTURE(name);
+    CHECK(wrong_under_delays(name) > 0);
+  }
 }
 
 TEST_CASE("a missing barrier gives a wrong sum" * doctest::skip(under_tsan)) {

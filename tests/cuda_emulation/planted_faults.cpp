@@ -130,6 +130,52 @@ int use_after_free(bool fixed) {
   return unnoticed;
 }
 
+/// A block is cleared on the default stream, which no event orders with the streams that use the block, and
+/// its next owner finds the zeros in its data.
+int late_memset(bool fixed) {
+  const StreamOwner compute;
+  const StreamOwner communication(-1);
+  ncclComm_t comm = nullptr;
+  if (ncclCommInitAll(&comm, 1, nullptr) != ncclSuccess) return 1;
+  const GpuArray<float> block(64);
+  bool wrong = false;
+  for (int turn = 0; turn < 20; ++turn) {
+    // The first owner: something for a barrier to reduce.
+    const std::size_t bytes = 64 * sizeof(float);
+    ZERO1_CUDA_CHECK(fixed ? cudaMemsetAsync(block.data(), 0, bytes, communication)
+                           : cudaMemset(block.data(), 0, bytes));
+    if (ncclAllReduce(block.data(), block.data(), 1, ncclFloat, ncclMax, comm, communication) != ncclSuccess)
+      return 1;
+    ZERO1_CUDA_CHECK(cudaStreamSynchronize(communication));  // done with it, so it is given to the next
+    launch_fill(block.data(), 7.0F, 64, compute);
+    const EventOwner other_work;
+    ZERO1_CUDA_CHECK(cudaEventRecord(other_work, communication));
+    compute.synchronize();
+    ZERO1_CUDA_CHECK(cudaEventSynchronize(other_work));
+    wrong = wrong || block.read(compute)[63] != 7.0F;
+  }
+  ZERO1_CUDA_CHECK(cudaDeviceSynchronize());
+  ncclCommDestroy(comm);
+  return judge(wrong ? 0.0F : 7.0F, 7.0F);
+}
+
+/// The host writes over what an asynchronous copy from pageable memory may still read.
+int early_host_write(bool fixed) {
+  const StreamOwner stream;
+  const GpuArray<float> data(64);
+  bool wrong = false;
+  for (int turn = 0; turn < 20; ++turn) {
+    std::vector<float> host(64, 5.0F);
+    ZERO1_CUDA_CHECK(
+        cudaMemcpyAsync(data.data(), host.data(), 64 * sizeof(float), cudaMemcpyHostToDevice, stream));
+    if (fixed) stream.synchronize();
+    host.assign(64, 6.0F);
+    const float result = data.read(stream)[63];
+    wrong = wrong || result != 5.0F;
+  }
+  return judge(wrong ? 6.0F : 5.0F, 5.0F);
+}
+
 int divergent_barrier(bool fixed) {
   const StreamOwner stream;
   if (!fixed) launch_deadlock(32, stream);
@@ -141,10 +187,16 @@ int divergent_barrier(bool fixed) {
 
 int main(int argc, char** argv) {
   const std::map<std::string, std::function<int(bool)>> faults = {
-      {"missing_wait", missing_wait},           {"early_overwrite", early_overwrite},
-      {"missing_host_sync", missing_host_sync}, {"missing_syncthreads", missing_syncthreads},
-      {"racing_blocks", racing_blocks},         {"out_of_bounds", out_of_bounds},
-      {"use_after_free", use_after_free},       {"divergent_barrier", divergent_barrier},
+      {"missing_wait", missing_wait},
+      {"early_overwrite", early_overwrite},
+      {"missing_host_sync", missing_host_sync},
+      {"missing_syncthreads", missing_syncthreads},
+      {"racing_blocks", racing_blocks},
+      {"out_of_bounds", out_of_bounds},
+      {"use_after_free", use_after_free},
+      {"divergent_barrier", divergent_barrier},
+      {"late_memset", late_memset},
+      {"early_host_write", early_host_write},
   };
   const auto fault = argc < 2 ? faults.end() : faults.find(argv[1]);
   if (fault == faults.end()) {

@@ -48,6 +48,7 @@ class GpuArray {
   GpuArray(std::size_t count, const std::vector<T>& values, cudaStream_t stream) : GpuArray(count) {
     ZERO1_CUDA_CHECK(
         cudaMemcpyAsync(data_, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice, stream));
+    ZERO1_CUDA_CHECK(cudaStreamSynchronize(stream));  // `values` may be a temporary
   }
   GpuArray(const GpuArray&) = delete;
   GpuArray& operator=(const GpuArray&) = delete;

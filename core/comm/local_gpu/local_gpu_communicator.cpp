@@ -47,6 +47,7 @@ Work LocalGpuCommunicator::launch(Stream& stream, local::Launch calls) {
   CudaStream& cuda = gpu::require_cuda_stream(stream, lane_.ordinal());
   const gpu::CurrentGpu current(lane_.ordinal());
   const auto points = std::make_shared<Points>();
+  if (last_ && last_stream_ != cuda.handle()) stream.wait(*last_);  // it used the same staging memory
   points->ready.record(cuda.handle());
   const std::shared_ptr<local::Round> round = group()->arrive(rank(), group()->issue(rank()), calls, points);
   std::exception_ptr failure;
@@ -71,6 +72,7 @@ Work LocalGpuCommunicator::launch(Stream& stream, local::Launch calls) {
     }
   }
   last_ = device_.create_event();
+  last_stream_ = cuda.handle();
   stream.record(*last_);
   return Work(last_);
 }

@@ -29,6 +29,7 @@ class LocalGpuCommunicator final : public local::CallCommunicator {
   Device& device_;
   Lane lane_;
   std::shared_ptr<Event> last_;  ///< the end of the last launch
+  cudaStream_t last_stream_ = nullptr;
 };
 
 }  // namespace zero1::local_gpu

@@ -77,13 +77,16 @@ std::string NcclCommunicator::description() const {
 Work NcclCommunicator::launch(Stream& stream, local::Launch calls) {
   CudaStream& cuda = gpu::require_cuda_stream(stream, ordinal_);
   const gpu::CurrentGpu current(ordinal_);
+  // Memory may be allocated and freed only before the ranks meet: both can wait for GPUs, and behind the
+  // meeting a peer's GPU may already be waiting for this rank's kernel.
+  const std::vector<TensorView> staging = stage(calls);
   // NCCL itself would wait forever for a rank that calls something else, or write beyond a shorter buffer.
   const auto round = group()->arrive(rank(), group()->issue(rank()), calls);
   group()->depart(*round);
   const std::string what = local::describe(calls);
   const auto flight = std::make_shared<Flight>(what, cuda.failure());
   try {
-    const std::vector<TensorView> staging = stage(calls);
+    if (last_ && last_stream_ != cuda.handle()) stream.wait(*last_);  // it used the same staging memory
     flight->ready.record(cuda.handle());
     clique_->call(rank(), [&](ncclComm_t comm) {
       NcclGroup together;
@@ -102,6 +105,7 @@ Work NcclCommunicator::launch(Stream& stream, local::Launch calls) {
   }
   clique_->took_off(rank(), flight);
   last_ = device_.create_event();
+  last_stream_ = cuda.handle();
   stream.record(*last_);
   return Work(last_);
 }
@@ -115,7 +119,7 @@ std::vector<TensorView> NcclCommunicator::stage(const local::Launch& calls) {
     if (is_maximum(call)) bytes += (size() * call.out.bytes() + line_bytes - 1) / line_bytes * line_bytes;
   }
   if (bytes > staging_.bytes()) {
-    if (last_) last_->synchronize();  // it may be in use
+    staging_ = DeviceMemory();  // waits for whoever uses it
     staging_ = device_.allocate(bytes, MemoryKind::communication);
   }
   std::vector<TensorView> views;

@@ -41,6 +41,7 @@ class NcclCommunicator final : public local::CallCommunicator {
   DeviceMemory barrier_;         ///< fp32[1]: what a barrier reduces
   DeviceMemory staging_;         ///< grows to what the largest launch needs
   std::shared_ptr<Event> last_;  ///< the end of the last launch
+  cudaStream_t last_stream_ = nullptr;
 };
 
 }  // namespace zero1::nccl

@@ -41,11 +41,13 @@ class CudaDevice final : public Device {
     copy(stream, dst, src.data, src.bytes(), cudaMemcpyDeviceToHost);
   }
 
-  std::int64_t clock_error_ns() const { return shared_->stamps.error_ns(); }
+  std::int64_t clock_error_ns() const override { return shared_->stamps.error_ns(); }
 
  protected:
   void* allocate_raw(std::int64_t bytes, MemoryKind kind) override {
-    return shared_->memory.allocate(bytes, name(kind));
+    const bool activations = kind == MemoryKind::activations;
+    return shared_->memory.allocate(bytes, name(kind),
+                                    activations ? cuda::Reuse::in_stream_order : cuda::Reuse::when_idle);
   }
   void free_raw(void* data, std::int64_t) noexcept override { shared_->memory.free(data); }
 
@@ -86,10 +88,6 @@ std::unique_ptr<Device> make_cuda_device(const CudaOptions& options) {
   }
   ZERO1_CUDA_CHECK(cudaSetDevice(options.ordinal));
   return std::make_unique<CudaDevice>(options);
-}
-
-std::int64_t cuda_clock_error_ns(const Device& device) {
-  return dynamic_cast<const CudaDevice&>(device).clock_error_ns();
 }
 
 }  // namespace zero1

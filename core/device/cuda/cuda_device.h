@@ -51,12 +51,9 @@ class CudaStream : public Stream {
 /// Visible GPUs. Throws InputError in words where there is no driver or no GPU.
 int cuda_device_count();
 
-/// One rank's GPU. Memory is cached per rank and reused in the order of its compute stream, so that a
-/// block may be freed while the compute stream still uses it; memory that the communication stream uses
-/// is freed after synchronising it.
+/// One rank's GPU. Activations are cached per rank and reused in the order of its compute stream, the only
+/// one that may use them, so that they may be freed while that stream still does; the device has one compute
+/// stream. Freeing any other memory waits until the GPU has done what is queued.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options);
-
-/// How far the times that a CUDA device's streams stamp may be from the host's clock, by now.
-std::int64_t cuda_clock_error_ns(const Device& device);
 
 }  // namespace zero1

@@ -28,27 +28,41 @@ CudaMemory::~CudaMemory() {
   if (!kept_.empty() && cudaSetDevice(ordinal_) == cudaSuccess) give_back_kept();
 }
 
-void* CudaMemory::allocate(std::int64_t bytes, std::string_view purpose) {
+void* CudaMemory::allocate(std::int64_t bytes, std::string_view purpose, Reuse reuse) {
   const std::int64_t size = block_size(bytes);
   const std::lock_guard lock(mutex_);
-  if (void* data = reuse(size)) return data;
+  if (reuse == Reuse::in_stream_order) {
+    if (void* data = take_kept(size)) return data;
+  }
   void* data = fresh(size, bytes, purpose);
-  live_.emplace(data, size);
+  live_.emplace(data, Block{size, reuse});
   return data;
 }
 
 void CudaMemory::free(void* data) noexcept {
-  const std::lock_guard lock(mutex_);
-  const auto found = live_.find(data);
-  if (found == live_.end()) return;
-  try {
-    kept_.emplace(found->second, data);
-    kept_bytes_ += found->second;
-  } catch (const std::bad_alloc&) {  // no room to remember it: give it back
-    cudaSetDevice(ordinal_);
-    cudaFree(data);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = live_.find(data);
+    if (found == live_.end()) return;
+    const Block block = found->second;
+    live_.erase(found);
+    if (block.reuse == Reuse::in_stream_order && keep(data, block.size)) return;
   }
-  live_.erase(found);
+  // cudaFree may or may not wait for the work that uses the memory: the GPU does not say.
+  cudaSetDevice(ordinal_);
+  cudaDeviceSynchronize();
+  cudaFree(data);
+}
+
+/// False where there is no room to remember it.
+bool CudaMemory::keep(void* data, std::int64_t size) noexcept {
+  try {
+    kept_.emplace(size, data);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  kept_bytes_ += size;
+  return true;
 }
 
 std::int64_t CudaMemory::kept_bytes() const {
@@ -57,11 +71,11 @@ std::int64_t CudaMemory::kept_bytes() const {
 }
 
 /// The smallest kept block that holds `size` bytes and wastes at most an eighth of them.
-void* CudaMemory::reuse(std::int64_t size) {
+void* CudaMemory::take_kept(std::int64_t size) {
   const auto found = kept_.lower_bound(size);
   if (found == kept_.end() || found->first > size + size / 8) return nullptr;
   void* data = found->second;
-  live_.emplace(data, found->first);
+  live_.emplace(data, Block{found->first, Reuse::in_stream_order});
   kept_bytes_ -= found->first;
   kept_.erase(found);
   return data;

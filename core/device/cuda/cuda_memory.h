@@ -11,9 +11,22 @@
 
 namespace zero1::cuda {
 
-/// One rank's memory on one GPU. Freed blocks are kept and given out again, since cudaMalloc and
-/// cudaFree stop the GPU. A block that is freed may still be used by work that the compute stream has
-/// queued: whoever gets it next uses it on that stream, too, hence later. Thread-safe.
+/// When a freed block may be given out again.
+enum class Reuse : std::uint8_t {
+  in_stream_order,  ///< at once: everybody who gets such a block uses it on the rank's compute stream alone
+  when_idle,        ///< by anybody, hence when the GPU has nothing left to do
+};
+
+/// One rank's memory on one GPU. Its blocks are of two kinds, which never change places:
+///
+/// - `in_stream_order`: activations. Work that the compute stream has queued may still use such a block when
+///   it is freed. It is kept, since cudaMalloc and cudaFree stop the GPU, and its next owner's work is
+///   queued on the same stream, hence runs later.
+/// - `when_idle`: all else, which the communication stream, or a peer's, may use. It lives as long as its
+///   owner, mostly the run; freeing it waits for the GPU and gives it back to CUDA. Nothing that is queued
+///   can meet its next owner, whichever streams either uses.
+///
+/// Thread-safe.
 class CudaMemory {
  public:
   /// `rank` is named when there is no memory; -1: nobody.
@@ -24,15 +37,21 @@ class CudaMemory {
 
   /// When the GPU has no memory left, kept blocks are given back and the GPU is asked once more; then
   /// throws InputError that names bytes asked, bytes free, bytes of the GPU, the rank, and `purpose`.
-  void* allocate(std::int64_t bytes, std::string_view purpose);
+  void* allocate(std::int64_t bytes, std::string_view purpose, Reuse reuse);
   void free(void* data) noexcept;
 
   std::int64_t kept_bytes() const;
   int rank() const { return rank_; }
 
  private:
-  void* reuse(std::int64_t size);
+  struct Block {
+    std::int64_t size;
+    Reuse reuse;
+  };
+
+  void* take_kept(std::int64_t size);
   void* fresh(std::int64_t size, std::int64_t bytes, std::string_view purpose);
+  bool keep(void* data, std::int64_t size) noexcept;
   void give_back_kept() noexcept;
 
   [[noreturn]] void out_of_memory(std::int64_t bytes, std::string_view purpose) const;
@@ -40,8 +59,8 @@ class CudaMemory {
   int ordinal_;
   int rank_;
   mutable std::mutex mutex_;
-  std::multimap<std::int64_t, void*> kept_;       ///< by size
-  std::unordered_map<void*, std::int64_t> live_;  ///< sizes of the blocks given out
+  std::multimap<std::int64_t, void*> kept_;  ///< by size
+  std::unordered_map<void*, Block> live_;
   std::int64_t kept_bytes_ = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "core/device/cuda/cuda_stream.h"
 
+#include <nvtx3/nvToolsExt.h>
+
 #include <bit>
 #include <cstdio>
 #include <exception>
@@ -21,13 +23,20 @@ cudaStream_t create_handle(StreamKind kind) {
   return handle;
 }
 
+/// Ranges nest by thread and domain: those of a rank's two streams may overlap.
+nvtxDomainHandle_t range_domain(StreamKind kind) {
+  static const nvtxDomainHandle_t compute = nvtxDomainCreateA("zero1 compute");
+  static const nvtxDomainHandle_t communication = nvtxDomainCreateA("zero1 communication");
+  return kind == StreamKind::compute ? compute : communication;
+}
+
 }  // namespace
 
 QueuedStream::QueuedStream(std::shared_ptr<Shared> shared, StreamKind kind)
     : shared_(std::move(shared)), kind_(kind), scratch_memory_(shared_->ordinal, shared_->memory.rank()) {
   use_gpu();
   handle_ = create_handle(kind);
-  faults_ = std::make_shared<TokenFaults>(handle_);
+  faults_ = std::make_shared<TokenFaults>();
   line_ = shared_->stamps.add_line();
 }
 
@@ -72,6 +81,19 @@ void QueuedStream::stamp(std::function<void(std::int64_t)> reached) {
   shared_->stamps.stamp(*line_, handle_, std::move(reached));
 }
 
+void QueuedStream::begin_range(const char* title) {
+  nvtxEventAttributes_t attributes{};
+  attributes.version = NVTX_VERSION;
+  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  attributes.message.ascii = title;
+  nvtxDomainRangePushEx(range_domain(kind_), &attributes);
+}
+
+void QueuedStream::end_range() {
+  nvtxDomainRangePop(range_domain(kind_));
+}
+
 void QueuedStream::use_gpu() const {
   ZERO1_CUDA_CHECK(cudaSetDevice(shared_->ordinal));
 }
@@ -82,7 +104,7 @@ void* QueuedStream::scratch(std::int64_t bytes) {
   scratch_bytes_ = 0;
   // Doubling ends the growth soon; queued work may go on using the old block, which stays allocated.
   const auto size = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(bytes)));
-  scratch_ = scratch_memory_.allocate(size, "intermediate results");
+  scratch_ = scratch_memory_.allocate(size, "intermediate results", Reuse::in_stream_order);
   scratch_bytes_ = size;
   return scratch_;
 }

@@ -42,6 +42,11 @@ class QueuedStream final : public CudaStream {
   void synchronize() override;
   void stamp(std::function<void(std::int64_t)> reached) override;
 
+  // NVTX ranges, one domain per kind of stream: Nsight Systems shows what the host submitted in them.
+  bool has_profiler() const override { return true; }
+  void begin_range(const char* title) override;
+  void end_range() override;
+
   /// Makes this stream's GPU current: what every operation begins with.
   void use_gpu() const;
 
@@ -59,7 +64,7 @@ class QueuedStream final : public CudaStream {
   cudaStream_t handle_ = nullptr;
   std::shared_ptr<TokenFaults> faults_;
   std::shared_ptr<StampResolver::Line> line_;
-  CudaMemory scratch_memory_;  ///< of its own: the device's blocks may be in use on the other stream
+  CudaMemory scratch_memory_;  ///< of its own: kept blocks are in the order of this stream
   void* scratch_ = nullptr;
   std::int64_t scratch_bytes_ = 0;
 };

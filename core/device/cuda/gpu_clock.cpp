@@ -12,7 +12,7 @@ namespace zero1::cuda {
 
 namespace {
 
-constexpr std::int64_t refresh_after_ns = 1'000'000'000;
+constexpr std::int64_t refresh_after_ns = 100'000'000;
 constexpr std::int64_t patience_ns = 300'000;        // for one round of catches beside running work
 constexpr std::int64_t event_resolution_ns = 1'000;  // CUDA promises half a microsecond at either end
 constexpr std::int64_t drift_parts = 20'000;         // clocks drift by at most 1 part in this: 50 ppm
@@ -25,7 +25,12 @@ GpuClock::GpuClock() {
   ZERO1_CUDA_CHECK(cudaEventCreate(&anchor_.event));
   ZERO1_CUDA_CHECK(cudaEventCreate(&spare_.event));
   take(anchor_, std::numeric_limits<std::int64_t>::max());
-  error_ns_ = anchor_.error_ns;
+  error_ns_ = bound(anchor_, 0);
+}
+
+/// What the clock promises with this anchor: also until the next is caught, and the one after if that fails.
+std::int64_t GpuClock::bound(const Anchor& anchor, std::int64_t age_ns) {
+  return anchor.error_ns + std::max(age_ns, 2 * refresh_after_ns) / drift_parts;
 }
 
 GpuClock::~GpuClock() {
@@ -47,7 +52,7 @@ void GpuClock::refresh() {
   if (age < refresh_after_ns) return;
   const std::int64_t known_within = anchor_.error_ns + age / drift_parts;
   if (take(spare_, now + patience_ns) && spare_.error_ns <= known_within) std::swap(anchor_, spare_);
-  error_ns_ = anchor_.error_ns + (now_ns() - anchor_.host_ns) / drift_parts;
+  error_ns_ = bound(anchor_, now_ns() - anchor_.host_ns);
 }
 
 /// The narrowest of a few catches; false when the GPU was too busy for one.

@@ -11,7 +11,9 @@ namespace zero1::cuda {
 /// CUDA tells the time between two events only. So an anchor event is recorded on a stream of its own
 /// and caught between two readings of the host's clock: an event's host time is the anchor's plus the
 /// time between them, within half the width of the catch, the event's resolution and the clocks' drift
-/// since. Used by one thread, except `error_ns`.
+/// since. Anchors are renewed ten times a second while there are times to tell; the bound that `error_ns`
+/// gives allows for one that was missed, and grows when a busy GPU makes the clock miss more. Used by one
+/// thread, except `error_ns`.
 class GpuClock {
  public:
   /// Takes the first anchor. The GPU must be current, here and in later calls.
@@ -37,6 +39,7 @@ class GpuClock {
   };
 
   bool take(Anchor& anchor, std::int64_t give_up_ns) const;
+  static std::int64_t bound(const Anchor& anchor, std::int64_t age_ns);
 
   cudaStream_t stream_ = nullptr;
   Anchor anchor_, spare_;

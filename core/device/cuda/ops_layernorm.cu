@@ -10,33 +10,42 @@ namespace zero1::cuda {
 
 namespace {
 
-/// Whole warps, enough for a row's columns, at most threads_per_block.
-unsigned row_threads(std::int64_t channels) {
-  return static_cast<unsigned>(std::clamp<std::int64_t>((channels + 31) / 32 * 32, 32, threads_per_block));
-}
-
-unsigned row_blocks(std::int64_t rows) {
-  return static_cast<unsigned>(std::min<std::int64_t>(rows, 1 << 20));
-}
+// Bytes that must move per element, in bf16: forward 4 (x read, out written; the row's second and third look
+// at x finds it in the cache), backward 6 (d_out and x read, d_x written), and 4 more for the weights' sums,
+// which walk down the columns.
 
 template <class T>
 __global__ void normalize_kernel(T* out, float* mean, float* rstd, const T* x, const T* weight, const T* bias,
-                                 std::int64_t rows, std::int64_t channels, float eps) {
+                                 std::int64_t rows, std::int64_t channels, float eps, bool aligned) {
+  constexpr int W = row_width<T>;
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const T* in = x + row * channels;
     float sum = 0;
-    for (std::int64_t c = threadIdx.x; c < channels; c += blockDim.x) sum += to_float(in[c]);
+    for_row<W>(channels, [&](auto width, std::int64_t c) {
+      const auto xs = load_row<width()>(in + c, aligned);
+      for (int k = 0; k < width(); ++k) sum += to_float(xs.at[k]);
+    });
     const float mu = block_sum(sum) / static_cast<float>(channels);
     float squares = 0;
-    for (std::int64_t c = threadIdx.x; c < channels; c += blockDim.x) {
-      const float centred = to_float(in[c]) - mu;
-      squares += centred * centred;
-    }
+    for_row<W>(channels, [&](auto width, std::int64_t c) {
+      const auto xs = load_row<width()>(in + c, aligned);
+      for (int k = 0; k < width(); ++k) {
+        const float centred = to_float(xs.at[k]) - mu;
+        squares += centred * centred;
+      }
+    });
     const float scale = 1.0F / sqrtf(block_sum(squares) / static_cast<float>(channels) + eps);
-    for (std::int64_t c = threadIdx.x; c < channels; c += blockDim.x) {
-      const float normal = (to_float(in[c]) - mu) * scale;
-      out[row * channels + c] = from_float<T>(normal * to_float(weight[c]) + to_float(bias[c]));
-    }
+    for_row<W>(channels, [&](auto width, std::int64_t c) {
+      const auto xs = load_row<width()>(in + c, aligned);
+      const auto weights = load_row<width()>(weight + c, aligned),
+                 biases = load_row<width()>(bias + c, aligned);
+      Pack<T, width()> result;
+      for (int k = 0; k < width(); ++k) {
+        const float normal = (to_float(xs.at[k]) - mu) * scale;
+        result.at[k] = from_float<T>(normal * to_float(weights.at[k]) + to_float(biases.at[k]));
+      }
+      store_row<width()>(out + row * channels + c, result, aligned);
+    });
     if (threadIdx.x == 0) {
       mean[row] = mu;
       rstd[row] = scale;
@@ -48,25 +57,39 @@ __global__ void normalize_kernel(T* out, float* mean, float* rstd, const T* x, c
 template <class T>
 __global__ void input_gradient_kernel(T* d_x, const T* d_out, const T* d_residual, const T* x,
                                       const T* weight, const float* mean, const float* rstd,
-                                      std::int64_t rows, std::int64_t channels) {
+                                      std::int64_t rows, std::int64_t channels, bool aligned) {
+  constexpr int W = row_width<T>;
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const std::int64_t start = row * channels;
     const float mu = mean[row], scale = rstd[row];
     float sum = 0, sum_normal = 0;
-    for (std::int64_t c = threadIdx.x; c < channels; c += blockDim.x) {
-      const float d_normal = to_float(d_out[start + c]) * to_float(weight[c]);
-      sum += d_normal;
-      sum_normal += d_normal * ((to_float(x[start + c]) - mu) * scale);
-    }
+    for_row<W>(channels, [&](auto width, std::int64_t c) {
+      const auto ds = load_row<width()>(d_out + start + c, aligned),
+                 xs = load_row<width()>(x + start + c, aligned),
+                 weights = load_row<width()>(weight + c, aligned);
+      for (int k = 0; k < width(); ++k) {
+        const float d_normal = to_float(ds.at[k]) * to_float(weights.at[k]);
+        sum += d_normal;
+        sum_normal += d_normal * ((to_float(xs.at[k]) - mu) * scale);
+      }
+    });
     const float mean_d = block_sum(sum) / static_cast<float>(channels);
     const float mean_d_normal = block_sum(sum_normal) / static_cast<float>(channels);
-    for (std::int64_t c = threadIdx.x; c < channels; c += blockDim.x) {
-      const float normal = (to_float(x[start + c]) - mu) * scale;
-      const float d_normal = to_float(d_out[start + c]) * to_float(weight[c]);
-      float d = (d_normal - mean_d - normal * mean_d_normal) * scale;
-      if (d_residual != nullptr) d += to_float(d_residual[start + c]);
-      d_x[start + c] = from_float<T>(d);
-    }
+    for_row<W>(channels, [&](auto width, std::int64_t c) {
+      const auto ds = load_row<width()>(d_out + start + c, aligned),
+                 xs = load_row<width()>(x + start + c, aligned),
+                 weights = load_row<width()>(weight + c, aligned);
+      Pack<T, width()> residual{}, result;
+      if (d_residual != nullptr) residual = load_row<width()>(d_residual + start + c, aligned);
+      for (int k = 0; k < width(); ++k) {
+        const float normal = (to_float(xs.at[k]) - mu) * scale;
+        const float d_normal = to_float(ds.at[k]) * to_float(weights.at[k]);
+        float d = (d_normal - mean_d - normal * mean_d_normal) * scale;
+        if (d_residual != nullptr) d += to_float(residual.at[k]);
+        result.at[k] = from_float<T>(d);
+      }
+      store_row<width()>(d_x + start + c, result, aligned);
+    });
   }
 }
 
@@ -101,9 +124,10 @@ void CudaOps::layernorm_forward(Stream& stream, TensorView out, TensorView mean,
     const QueuedStream& ours = cuda_stream(stream);
     if (out.empty()) return;
     ours.use_gpu();
-    launch(&normalize_kernel<T>, row_blocks(rows), row_threads(channels), 0, ours.handle(), pointer<T>(out),
-           pointer<float>(mean), pointer<float>(rstd), pointer<T>(x), pointer<T>(weight), pointer<T>(bias),
-           rows, channels, eps);
+    launch(&normalize_kernel<T>, row_blocks(rows), row_threads<T>(channels), 0, ours.handle(),
+           pointer<T>(out), pointer<float>(mean), pointer<float>(rstd), pointer<T>(x), pointer<T>(weight),
+           pointer<T>(bias), rows, channels, eps,
+           rows_aligned<T>(channels, {out.data, x.data, weight.data, bias.data}));
   });
 }
 
@@ -130,9 +154,10 @@ void CudaOps::layernorm_backward(Stream& stream, TensorView d_x, TensorView d_we
              partial, groups, 2 * channels, channels);
       launch(&add_groups_kernel<Grad>, blocks, threads_per_block, 0, ours.handle(), pointer<Grad>(d_bias),
              partial + channels, groups, 2 * channels, channels);
-      launch(&input_gradient_kernel<Low>, row_blocks(rows), row_threads(channels), 0, ours.handle(),
+      launch(&input_gradient_kernel<Low>, row_blocks(rows), row_threads<Low>(channels), 0, ours.handle(),
              pointer<Low>(d_x), pointer<Low>(d_out), pointer<Low>(d_residual), pointer<Low>(x),
-             pointer<Low>(weight), pointer<float>(mean), pointer<float>(rstd), rows, channels);
+             pointer<Low>(weight), pointer<float>(mean), pointer<float>(rstd), rows, channels,
+             rows_aligned<Low>(channels, {d_x.data, d_out.data, d_residual.data, x.data, weight.data}));
     });
   });
 }

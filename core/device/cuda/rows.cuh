@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "core/device/cuda/elementwise.cuh"
 
@@ -20,6 +21,57 @@ inline Cut row_cut(std::int64_t n, std::int64_t channels, int width,
   if (channels == 0 || channels % width != 0) return {};
   const Cut cut = vector_cut(n, width, operands);
   return cut.head == 0 ? cut : Cut{};
+}
+
+// ---- one block per row, 16 bytes per thread at a time (on sm_90: at most 52 registers, none spilled) ----
+
+/// Elements of T in 16 bytes.
+template <class T>
+inline constexpr int row_width = 16 / static_cast<int>(sizeof(T));
+
+/// Whole warps, enough for a row's packs, at most threads_per_block.
+template <class T>
+unsigned row_threads(std::int64_t channels) {
+  const std::int64_t packs = (channels + row_width<T> - 1) / row_width<T>;
+  return static_cast<unsigned>(std::clamp<std::int64_t>((packs + 31) / 32 * 32, 32, threads_per_block));
+}
+
+inline unsigned row_blocks(std::int64_t rows) {
+  return static_cast<unsigned>(std::min<std::int64_t>(rows, 1 << 20));
+}
+
+/// May the packs of every row be loaded as such? Null pointers are not.
+template <class T>
+bool rows_aligned(std::int64_t channels, std::initializer_list<const void*> tensors) {
+  return channels % row_width<T> == 0 && std::all_of(tensors.begin(), tensors.end(), [](const void* p) {
+           return reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
+         });
+}
+
+/// Calls visit(width, c) for the elements [c, c + width) of a row: this thread's packs, then its share of the
+/// rest one by one. Which thread gets which element, and in what order, `count` and the block's size decide
+/// alone, so that sums have the same bits with and without aligned loads.
+template <int W, class Visit>
+__device__ inline void for_row(std::int64_t count, const Visit& visit) {
+  const std::int64_t packs = count / W;
+  for (std::int64_t p = threadIdx.x; p < packs; p += blockDim.x)
+    visit(std::integral_constant<int, W>{}, p * W);
+  for (std::int64_t c = packs * W + threadIdx.x; c < count; c += blockDim.x)
+    visit(std::integral_constant<int, 1>{}, c);
+}
+
+template <int W, class T>
+__device__ inline Pack<T, W> load_row(const T* p, bool aligned) {
+  if (aligned) return load<W>(p);
+  Pack<T, W> pack;
+  for (int k = 0; k < W; ++k) pack.at[k] = p[k];
+  return pack;
+}
+
+template <int W, class T>
+__device__ inline void store_row(T* p, const Pack<T, W>& pack, bool aligned) {
+  if (aligned) return store<W>(p, pack);
+  for (int k = 0; k < W; ++k) p[k] = pack.at[k];
 }
 
 /// Rows are summed in groups of this many, and the groups' sums in order.

@@ -20,37 +20,38 @@ __global__ void check_tokens_kernel(TokenFault* fault, const std::int32_t* token
   }
   first = -block_max(-first, -n);
   if (threadIdx.x == 0 && first < n && fault->what == TokenFault::none) {
-    *fault = {what, tokens[first], first, vocab};
+    fault->value = tokens[first];
+    fault->position = first;
+    fault->vocab = vocab;
+    __threadfence_system();
+    atomicExch_system(&fault->what, static_cast<int>(what));  // last: the host reads the rest when it sees it
   }
 }
 
 }  // namespace
 
-TokenFaults::TokenFaults(cudaStream_t stream) {
-  ZERO1_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&on_device_), sizeof(TokenFault)));
-  ZERO1_CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&on_host_), sizeof(TokenFault)));
-  *on_host_ = {};
-  ZERO1_CUDA_CHECK(cudaMemsetAsync(on_device_, 0, sizeof(TokenFault), stream));
+TokenFaults::TokenFaults() {
+  ZERO1_CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&fault_), sizeof(TokenFault)));
+  *fault_ = {};
 }
 
 TokenFaults::~TokenFaults() {
-  cudaFree(on_device_);
-  cudaFreeHost(on_host_);
+  cudaFreeHost(fault_);
 }
 
 void TokenFaults::check(cudaStream_t stream, const std::int32_t* tokens, std::int64_t n, std::int64_t vocab,
                         TokenFault::What what) {
   if (n == 0) return;
-  launch(&check_tokens_kernel, 1, threads_per_block, 0, stream, on_device_, tokens, n, vocab, what);
-  ZERO1_CUDA_CHECK(cudaMemcpyAsync(on_host_, on_device_, sizeof(TokenFault), cudaMemcpyDeviceToHost, stream));
+  launch(&check_tokens_kernel, 1, threads_per_block, 0, stream, fault_, tokens, n, vocab, what);
 }
 
 void TokenFaults::rethrow() {
-  if (on_host_->what == TokenFault::none) return;
+  const int what = std::atomic_ref(fault_->what).load(std::memory_order_acquire);
+  if (what == TokenFault::none) return;
   seen_ = true;
-  throw Error(std::string(on_host_->what == TokenFault::target ? "target " : "token ") +
-              std::to_string(on_host_->value) + " at position " + std::to_string(on_host_->position) +
-              " is outside of the vocabulary [0, " + std::to_string(on_host_->vocab) + ")");
+  throw Error(std::string(what == TokenFault::target ? "target " : "token ") + std::to_string(fault_->value) +
+              " at position " + std::to_string(fault_->position) + " is outside of the vocabulary [0, " +
+              std::to_string(fault_->vocab) + ")");
 }
 
 }  // namespace zero1::cuda

@@ -11,18 +11,18 @@ namespace zero1::cuda {
 /// The first bad token that a stream's operations met; `what` 0: none yet.
 struct TokenFault {
   enum What : std::int32_t { none = 0, token = 1, target = 2 };
-  std::int32_t what;
+  int what;
   std::int32_t value;
   std::int64_t position;
   std::int64_t vocab;
 };
 
-/// A kernel cannot throw. It notes the fault in device memory, a copy in stream order brings it to the
-/// host, and whoever waits for the stream next throws it. Until then operations take a bad token for 0,
-/// so that nothing is read or written out of bounds.
+/// A kernel cannot throw. It notes the fault in pinned host memory, and whoever waits for the stream next
+/// throws it. Until then operations take a bad token for 0, so that nothing is read or written out of
+/// bounds. A good token costs no write: the host may look while later checks run.
 class TokenFaults {
  public:
-  explicit TokenFaults(cudaStream_t stream);
+  TokenFaults();
   TokenFaults(const TokenFaults&) = delete;
   TokenFaults& operator=(const TokenFaults&) = delete;
   ~TokenFaults();
@@ -36,8 +36,7 @@ class TokenFaults {
   bool seen() const { return seen_.load(); }  ///< has anybody been thrown it?
 
  private:
-  TokenFault* on_device_ = nullptr;
-  TokenFault* on_host_ = nullptr;  ///< pinned, so that the copy does not block
+  TokenFault* fault_ = nullptr;  ///< pinned: GPU and host see the same bytes
   std::atomic<bool> seen_{false};
 };
 

@@ -2,10 +2,15 @@
 // long things took.
 #include <doctest/doctest.h>
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
 
 #include "core/device/cuda/cuda_device.h"
+#include "core/trace/reader.h"
 #include "core/train/machine_cuda.h"
 #include "core/train/trainer.h"
 #include "cuda_emulation/control.h"
@@ -43,7 +48,7 @@ class RecordedRun {
     };
     observer.on_rank_done = [&](int rank, RankTrainer&) {
       const std::lock_guard lock(mutex);
-      error_ns_ = std::max(error_ns_, cuda_clock_error_ns(*devices[static_cast<std::size_t>(rank)]));
+      error_ns_ = std::max(error_ns_, devices[static_cast<std::size_t>(rank)]->clock_error_ns());
     };
     const TrainSummary summary = train(config, observer, make_machine);
     CHECK(summary.trace_dropped == 0);
@@ -174,5 +179,38 @@ TEST_CASE("the order of streams comes from events alone: lagging streams change 
       CHECK(train(config, {}, make_cuda_machine).param_hash == expected);
     }
     cuda_emulation::set_lag(cuda_emulation::Lagging::none);
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      CAPTURE(seed);
+      cuda_emulation::set_delays(seed);
+      CHECK(train(config, {}, make_cuda_machine).param_hash == expected);
+    }
+    cuda_emulation::set_delays(0);
   }
+}
+
+TEST_CASE("a profiler sees ranges with the trace's names, nested as the trace is") {
+  cuda_emulation::watch_ranges(true);
+  const RecordedRun run(overlapped_gpt("local"));
+  const auto ranges = cuda_emulation::ranges();
+  cuda_emulation::watch_ranges(false);
+  const auto count = [&](const char* domain, const std::string& title, int depth) {
+    return std::count_if(ranges.begin(), ranges.end(), [&](const cuda_emulation::Range& range) {
+      return range.domain == domain && range.title == title && range.depth == depth;
+    });
+  };
+  CHECK(count("zero1 compute", "step 2", 0) == ranks);
+  CHECK(count("zero1 compute", "microbatch 0", 1) == steps * ranks);
+  CHECK(count("zero1 compute", "forward h.0", 2) == 2 * steps * ranks);  // two microbatches
+  CHECK(count("zero1 compute", "wait for all-gather bucket 1", 2) == (steps - 1) * ranks);
+  CHECK(count("zero1 communication", "reduce-scatter bucket 0", 0) == steps * ranks);
+}
+
+TEST_CASE("a trace of GPUs says how far their times may be off") {
+  const std::string path = std::filesystem::temp_directory_path() / fmt::format("zero1_gpu_{}.z1t", getpid());
+  TrainConfig config = overlapped_gpt("local");
+  config.trace = path;
+  train(config, {}, make_cuda_machine);
+  const std::int64_t uncertainty = trace::Reader(path).info().clock_uncertainty_ns;
+  std::filesystem::remove(path);
+  CHECK(uncertainty >= 2 * 1000);  // an event's resolution, twice
 }

@@ -44,6 +44,7 @@ Machine::Machine()
     : device_count_(static_cast<int>(number_from_environment("ZERO1_EMULATED_GPUS", 4))),
       lagging_(lagging_from_environment()),
       lag_ms_(static_cast<int>(number_from_environment("ZERO1_EMULATED_LAG_MS", 50))),
+      delays_(static_cast<std::uint64_t>(number_from_environment("ZERO1_EMULATED_DELAYS", 0))),
       race_check_(number_from_environment("ZERO1_EMULATED_RACE_CHECK", 0) != 0),
       peer_access_possible_(number_from_environment("ZERO1_EMULATED_PEER_ACCESS", 1) != 0) {
   if (device_count_ > max_devices) fatal("ZERO1_EMULATED_GPUS is above " + std::to_string(max_devices));
@@ -100,8 +101,9 @@ bool Machine::remove_pinned(void* pointer) {
 }
 
 Ref<Queue> Machine::open_queue(int device, int priority, bool blocking) {
+  const std::uint64_t number = ++queues_opened_[index(device)];
   Ref<Queue> queue =
-      Queue::open(device, priority, blocking ? Queue::Kind::blocking : Queue::Kind::non_blocking);
+      Queue::open(device, number, priority, blocking ? Queue::Kind::blocking : Queue::Kind::non_blocking);
   const Quiet quiet;
   const std::lock_guard lock(mutex_);
   queues_[index(device)].push_back(queue);
@@ -129,7 +131,7 @@ Ref<Queue> Machine::default_queue(int device) {
     const std::lock_guard lock(mutex_);
     if (default_queues_[index(device)]) return default_queues_[index(device)];
   }
-  Ref<Queue> queue = Queue::open(device, 0, Queue::Kind::default_stream);
+  Ref<Queue> queue = Queue::open(device, 0, 0, Queue::Kind::default_stream);
   const Quiet quiet;
   const std::lock_guard lock(mutex_);
   if (!default_queues_[index(device)]) default_queues_[index(device)] = queue;
@@ -190,6 +192,9 @@ void set_peer_access_possible(bool possible) {
 }
 void set_lag(Lagging which, std::chrono::milliseconds lag) {
   machine().set_lag(which, lag);
+}
+void set_delays(std::uint64_t seed) {
+  machine().delays().set_seed(seed);
 }
 void set_race_check(bool on) {
   machine().set_race_check(on);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda_emulation/control.h"
+#include "runtime/delays.h"
 #include "runtime/heap.h"
 #include "runtime/queue.h"
 
@@ -35,6 +36,8 @@ class Machine {
   }
   bool race_check() const { return race_check_.load(std::memory_order_relaxed); }
   bool peer_access_possible() const { return peer_access_possible_.load(std::memory_order_relaxed); }
+
+  Delays& delays() { return delays_; }
 
   void set_device_count(int count);
   void set_lag(Lagging which, std::chrono::milliseconds lag);
@@ -68,6 +71,7 @@ class Machine {
   std::atomic<int> device_count_;
   std::atomic<Lagging> lagging_;
   std::atomic<int> lag_ms_;
+  Delays delays_;
   std::atomic<bool> race_check_;
   std::atomic<bool> peer_access_possible_;
   std::array<std::atomic<int>, max_devices> compute_capability_;  ///< 10 * major + minor
@@ -76,6 +80,7 @@ class Machine {
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, std::size_t> pinned_;
   std::array<std::vector<Ref<Queue>>, max_devices> queues_;
+  std::array<std::atomic<std::uint64_t>, max_devices> queues_opened_{};
   std::array<Ref<Queue>, max_devices> default_queues_;
   std::array<std::array<bool, max_devices>, max_devices> peer_access_{};
 };

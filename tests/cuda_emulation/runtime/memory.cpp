@@ -45,8 +45,10 @@ cudaError_t cudaFree(void* pointer) {
   if (pointer == nullptr) return cudaSuccess;
   int device = 0;
   if (const cudaError_t error = find_owner(pointer, device)) return error;
-  // CUDA waits for the device too, but promises no order to the host's own accesses by it.
-  for (const Ref<Queue>& queue : machine().queues(device)) queue->wait_quietly(queue->submitted());
+  // CUDA may wait for the device or not, and promises no order to the host's own accesses by it.
+  if (!machine().delays().on()) {
+    for (const Ref<Queue>& queue : machine().queues(device)) queue->wait_quietly(queue->submitted());
+  }
   machine().heap(device).free(pointer);
   return cudaSuccess;
 }

@@ -4,8 +4,8 @@
 
 namespace cuda_emulation {
 
-Ref<Queue> Queue::open(int device, int priority, Kind kind) {
-  Ref<Queue> queue = Ref<Queue>::make(device, priority, kind);
+Ref<Queue> Queue::open(int device, std::uint64_t number, int priority, Kind kind) {
+  Ref<Queue> queue = Ref<Queue>::make(device, number, priority, kind);
   std::thread([queue] { queue->work(); }).detach();
   return queue;
 }
@@ -34,7 +34,7 @@ std::uint64_t Queue::submitted() const {
 }
 
 bool Queue::finished(std::uint64_t number) {
-  demand(number);
+  if (!machine().delays().on()) demand(number);
   bool is_finished = false;
   {
     const Quiet quiet;
@@ -85,6 +85,12 @@ Operation* Queue::next() {
     changed_.wait_until(lock, entry.submitted + machine().lag(), [&] { return demanded_ >= number; });
   }
   entries_.pop_front();
+  const std::uint64_t number = finished_ + 1;
+  lock.unlock();
+  const std::uint64_t stream = static_cast<std::uint64_t>(device_) << 32 | number_;
+  if (const unsigned turns = machine().delays().turns(stream, number)) {
+    machine().delays().hold(turns, demanded_, number);
+  }
   return entry.operation;
 }
 
@@ -95,6 +101,7 @@ void Queue::done(Operation* operation) {
   const std::lock_guard lock(mutex_);
   ++finished_;
   changed_.notify_all();
+  machine().delays().operation_ended();
 }
 
 bool Queue::lags() const {

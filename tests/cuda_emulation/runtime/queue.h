@@ -1,6 +1,7 @@
 // A stream's queue and the OS thread that works it off.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -23,10 +24,12 @@ class Queue {
   /// Blocking streams and their device's default stream run in the order of submission.
   enum class Kind { non_blocking, blocking, default_stream };
 
-  Queue(int device, int priority, Kind kind) : device_(device), priority_(priority), kind_(kind) {}
+  /// `number`: which one it is of its device.
+  Queue(int device, std::uint64_t number, int priority, Kind kind)
+      : device_(device), number_(number), priority_(priority), kind_(kind) {}
 
   /// Starts the queue's thread.
-  static Ref<Queue> open(int device, int priority, Kind kind);
+  static Ref<Queue> open(int device, std::uint64_t number, int priority, Kind kind);
   void close();
 
   /// Takes ownership. Returns the operation's number, counted from 1.
@@ -35,7 +38,8 @@ class Queue {
   std::uint64_t submitted() const;
   bool finished(std::uint64_t number);
 
-  /// Lets a lagging queue run up to `number` at once. Asking `finished` or waiting does so too.
+  /// Lets a lagging queue run up to `number` at once. Asking `finished` or waiting does so too; under random
+  /// delays only waiting does, as on a GPU.
   void demand(std::uint64_t number);
 
   /// Blocks until operation `number` is done; orders the caller after the queue's work.
@@ -61,6 +65,7 @@ class Queue {
   bool lags() const;
 
   const int device_;
+  const std::uint64_t number_;
   const int priority_;
   const Kind kind_;
   mutable std::mutex mutex_;
@@ -68,7 +73,7 @@ class Queue {
   std::deque<Entry> entries_;
   std::uint64_t submitted_ = 0;
   std::uint64_t finished_ = 0;
-  std::uint64_t demanded_ = 0;
+  std::atomic<std::uint64_t> demanded_{0};
   bool closed_ = false;
   char work_done_ = 0;  ///< released to TSan after every operation
 };

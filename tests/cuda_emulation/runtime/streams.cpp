@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <string>
 
 #include "cuda_emulation/control.h"
@@ -26,7 +27,7 @@ class Mark {
   }
 
   bool reached() {
-    demand();
+    if (!machine().delays().on()) demand();
     bool is_reached = false;
     {
       const Quiet quiet;
@@ -146,15 +147,23 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 namespace {
 
+std::int64_t skipped_from_environment() {
+  const char* text = std::getenv("ZERO1_EMULATED_SKIP_WAIT");
+  return text == nullptr ? -1 : std::atoll(text);
+}
+
 /// The waits of one GPU's streams, as they are submitted.
 struct WaitCount {
   std::atomic<std::int64_t> submitted{0};
-  std::atomic<std::int64_t> skipped{-1};  ///< the number of the one to leave out
+  std::atomic<std::int64_t> skipped{skipped_from_environment()};  ///< the number of the first to leave out
+  std::atomic<std::int64_t> every{0};
 
   /// Is the next one to be left out? Counting orders no two host threads.
   bool skip_next() {
     const Quiet quiet;
-    return submitted++ == skipped;
+    const std::int64_t beyond = submitted++ - skipped;
+    if (skipped < 0 || beyond < 0) return false;
+    return beyond == 0 || (every > 0 && beyond % every == 0);
   }
 };
 
@@ -165,8 +174,9 @@ WaitCount& waits_of(int device) {
 
 }  // namespace
 
-void cuda_emulation::skip_stream_wait(int device, std::int64_t number) {
+void cuda_emulation::skip_stream_wait(int device, std::int64_t number, std::int64_t every) {
   waits_of(device).submitted = 0;
+  waits_of(device).every = every;
   waits_of(device).skipped = number;
 }
 

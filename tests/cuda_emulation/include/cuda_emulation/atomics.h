@@ -48,6 +48,10 @@ ZERO1_INTEGER_ATOMICS(unsigned)
 ZERO1_INTEGER_ATOMICS(unsigned long long)
 #undef ZERO1_INTEGER_ATOMICS
 
+/// Also seen by the host while the kernel runs.
+inline int atomicExch_system(int* p, int v) {
+  return atomicExch(p, v);
+}
 inline int atomicSub(int* p, int v) {
   return atomicAdd(p, -v);
 }

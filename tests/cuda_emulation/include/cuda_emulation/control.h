@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace cuda_emulation {
 
@@ -33,6 +35,13 @@ enum class Lagging {
 };
 void set_lag(Lagging which, std::chrono::milliseconds lag = std::chrono::milliseconds(50));
 
+/// Random delays, as a GPU has them: CUDA promises nothing of when a stream gets to its work, and nothing of
+/// when copies read and write pageable host memory. One operation in four, chosen by `seed`, lets some of
+/// other streams' pass before it starts. Copies from and to pageable memory are no longer done when the call
+/// returns, cudaFree waits for nobody, and asking for an event or stream hurries neither. 0: no delays.
+/// ZERO1_EMULATED_DELAYS.
+void set_delays(std::uint64_t seed);
+
 /// Under TSan: every thread of a kernel becomes a thread to TSan, so that races inside and between blocks
 /// are reported. Slow: for grids of few small blocks. ZERO1_EMULATED_RACE_CHECK=1. Without TSan it only
 /// runs every block on an OS thread of its own.
@@ -43,11 +52,25 @@ void set_race_check(bool on);
 void fail_next_collective(int device, int nccl_result);
 
 /// To show that no wait is there for nothing: the `number`-th cudaStreamWaitEvent from now on, from 0, of the
-/// streams of GPU `device` does nothing. Negative: none is left out. Starts the count anew.
-void skip_stream_wait(int device, std::int64_t number);
+/// streams of GPU `device` does nothing, and then again each `every`-th after it (0: only that one).
+/// A negative number: none is left out. Starts the count anew. ZERO1_EMULATED_SKIP_WAIT=NUMBER leaves out
+/// that one on every GPU.
+void skip_stream_wait(int device, std::int64_t number, std::int64_t every = 0);
 
 /// How many there have been on this GPU since.
 std::int64_t stream_waits(int device);
+
+/// An NVTX range that was closed, in the order of closing: with the ranges of its thread and domain open
+/// around it.
+struct Range {
+  std::string domain;
+  std::string title;
+  int depth;
+};
+
+/// From now on ranges are kept, or no longer; forgets those kept so far.
+void watch_ranges(bool on);
+std::vector<Range> ranges();
 
 /// Memory in use on a GPU, and live allocations on all of them: for leak checks.
 std::size_t allocated_bytes(int device);
