@@ -65,12 +65,15 @@ MachineFactory choose_machine(const TrainConfig& config) {
 }
 
 /// Loads when a rank is ready, saves when a step has ended. Both objects must outlive the run.
-void use_checkpoints(const TrainOptions& options, const TrainConfig& config, TrainObserver& observer,
+/// What the checkpoint decides goes into `config`.
+void use_checkpoints(const TrainOptions& options, TrainConfig& config, TrainObserver& observer,
                      std::optional<ckpt::Loader>& loader, std::optional<ckpt::Saver>& saver) {
   const bool load = !options.load.source.empty();
-  if (!load &&
-      (options.load.step || options.load.weights_only || !options.load.strict || !options.renames.empty())) {
-    throw InputError("--ckpt-step, --no-strict, --load-weights-only and --rename need --load DIR");
+  if (!load && (options.load.step || options.load.weights_only || !options.load.strict ||
+                !options.renames.empty() || options.override_schedule || options.use_checkpoint_schedule)) {
+    throw InputError(
+        "--ckpt-step, --no-strict, --load-weights-only, --rename, --override-opt_param-scheduler and "
+        "--use-checkpoint-opt_param-scheduler need --load DIR");
   }
   if (load) {
     ckpt::LoadOptions load_options = options.load;
@@ -79,9 +82,13 @@ void use_checkpoints(const TrainOptions& options, const TrainConfig& config, Tra
       if (equals == std::string::npos) throw InputError(fmt::format("--rename '{}': expected OLD=NEW", text));
       load_options.renames.emplace_back(text.substr(0, equals), text.substr(equals + 1));
     }
+    if (options.override_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_flags;
+    if (options.use_checkpoint_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_checkpoint;
     loader.emplace(load_options, config);
+    config = loader->config();
     fmt::print("Going on from {}: step {}, saved at dp {}\n", loader->folder(), loader->step(),
                loader->dp_size());
+    for (const std::string& note : loader->notes()) fmt::print("  {}\n", note);
     for (const std::string& name : loader->not_loaded()) fmt::print("  not in the checkpoint: {}\n", name);
     observer.on_rank_ready = [&loader](int rank, RankTrainer& trainer) { loader->restore(rank, trainer); };
   }
@@ -95,10 +102,11 @@ void use_checkpoints(const TrainOptions& options, const TrainConfig& config, Tra
   observer.on_step_end = [&saver](int rank, RankTrainer& trainer, std::int64_t step) {
     saver->step_done(rank, trainer, step);
   };
+  observer.on_rank_done = [&saver](int rank, RankTrainer& trainer) { saver->rank_done(rank, trainer); };
 }
 
 int run_train(const TrainOptions& options) {
-  const TrainConfig config = train_config(options);
+  TrainConfig config = train_config(options);
   check_outputs(options);
   const MachineFactory make_machine = choose_machine(config);
   std::ofstream metrics;

@@ -46,6 +46,14 @@ void Tracer::emit_instant(Event event) {
   lanes_[static_cast<std::size_t>(event.stream)]->push(event);
 }
 
+void Tracer::record_measured(Event event, std::int64_t begin_ns, std::int64_t end_ns) {
+  complete(event);
+  event.stream = StreamId::host;
+  event.begin_ns = begin_ns - start_ns_;
+  event.end_ns = end_ns - start_ns_;
+  lanes_[static_cast<std::size_t>(StreamId::host)]->push(event);
+}
+
 Tracer::Span::Span(Span&& other) noexcept
     : stream_(std::exchange(other.stream_, nullptr)), pending_(std::exchange(other.pending_, nullptr)) {}
 
