@@ -65,7 +65,7 @@ void move_plainly(const std::string& to, const ckpt::Checkpoint& like, bool read
   std::vector<char> chunk(static_cast<std::size_t>(chunk_bytes), 'x');
   for (std::size_t rank = 0; rank < like.files().size(); ++rank) {
     const std::int64_t bytes = like.files()[rank].bytes;
-    const InputFile source(like.rank_path(static_cast<int>(rank)));
+    const InputFile source(fmt::format("{}/{}", like.folder(), ckpt::rank_file_name(static_cast<int>(rank))));
     const int fd = ::open(fmt::format("{}.{}", to, rank).c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
     require(fd >= 0, "the plain file cannot be created");
     for (std::int64_t at = 0; at < bytes; at += chunk_bytes) {

@@ -18,6 +18,7 @@
 
 #include "ckpt/format.h"
 #include "core/base/error.h"
+#include "core/base/file_io.h"
 
 namespace zero1::ckpt {
 
@@ -31,21 +32,12 @@ constexpr std::string_view latest_name = "latest";
 /// Distinguishes the temporary folders of one process.
 std::atomic<int> next_serial{0};
 
-int open_folder(const std::string& path) {
-  return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+int open_folder(const std::string& path, int flags = 0) {
+  return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
 }
 
-std::string parent_of(const std::string& path) {
-  const fs::path parent = fs::path(path).parent_path();
-  return parent.empty() ? "." : parent.string();
-}
-
-/// Its entries are on disk after this. File systems that cannot flush folders keep them in order anyway.
-void flush_folder(const std::string& path) {
-  const int fd = open_folder(path);
-  if (fd < 0) return;
-  ::fsync(fd);
-  ::close(fd);
+bool locked_by_other(int fd) {
+  return ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 [[noreturn]] void fail(const std::string& path, const char* what) {
@@ -60,7 +52,7 @@ bool swap_paths(const std::string& a, const std::string& b) {
 
 std::string temporary_beside(const std::string& target) {
   const fs::path path(target);
-  return fmt::format("{}/{}{}.{}.{}", parent_of(target), temporary_prefix, path.filename().string(),
+  return fmt::format("{}/{}{}.{}.{}", parent_folder(target), temporary_prefix, path.filename().string(),
                      ::getpid(), next_serial++);
 }
 
@@ -69,12 +61,15 @@ void remove_folder(const std::string& path) {
   fs::remove_all(path, ignored);
 }
 
-bool is_locked(const std::string& path) {
-  const int fd = open_folder(path);
-  if (fd < 0) return false;
-  const bool locked = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+FolderUse use_of(const std::string& path) {
+  const int fd = open_folder(path, O_NOFOLLOW);
+  if (fd < 0) return FolderUse::none;
+  const bool taken = ::flock(fd, LOCK_EX | LOCK_NB) == 0;
+  const FolderUse use = taken                  ? FolderUse::none
+                        : errno == EWOULDBLOCK ? FolderUse::writing
+                                               : FolderUse::unknown;
   ::close(fd);
-  return locked;
+  return use;
 }
 
 std::int64_t bytes_below(const std::string& path) {
@@ -109,20 +104,35 @@ bool is_checkpoint(const std::string& folder) {
 PendingFolder::PendingFolder(std::string target) : target_(std::move(target)) {
   while (target_.size() > 1 && target_.back() == '/') target_.pop_back();
   std::error_code error;
-  fs::create_directories(parent_of(target_), error);
-  path_ = temporary_beside(target_);
-  if (error || ::mkdir(path_.c_str(), 0777) != 0) {
-    throw InputError(fmt::format("{}: no checkpoint can be written there: {}", target_,
-                                 error ? error.message() : std::strerror(errno)));
+  fs::create_directories(parent_folder(target_), error);
+  const auto refuse = [&](const std::string& reason) {
+    throw InputError(fmt::format("{}: no checkpoint can be written there: {}", target_, reason));
+  };
+  if (error) refuse(error.message());
+  while (fd_ < 0) {
+    path_ = temporary_beside(target_);
+    if (::mkdir(path_.c_str(), 0777) != 0) refuse(std::strerror(errno));
+    fd_ = open_folder(path_);
+    if (fd_ < 0) continue;
+    // Whoever cleans up may have been faster than the lock, and has removed the folder then.
+    while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+    struct stat status {};
+    if (::fstat(fd_, &status) == 0 && status.st_nlink == 0) ::close(std::exchange(fd_, -1));
   }
-  fd_ = open_folder(path_);
-  if (fd_ >= 0) ::flock(fd_, LOCK_EX | LOCK_NB);
 }
 
 PendingFolder::~PendingFolder() {
   if (fd_ < 0) return;
   remove_folder(path_);
   ::close(fd_);
+}
+
+void PendingFolder::publish_file(const std::string& name) {
+  if (std::rename((path_ + "/" + name).c_str(), target_.c_str()) != 0) {
+    fail(target_, "cannot be put in its place");
+  }
+  flush_folder(parent_folder(target_));
 }
 
 void PendingFolder::publish() {
@@ -137,17 +147,27 @@ void PendingFolder::publish() {
     }
     replaced = true;
   }
-  flush_folder(parent_of(target_));
-  if (replaced) remove_folder(path_);
+  flush_folder(parent_folder(target_));
   ::close(std::exchange(fd_, -1));
+  if (!replaced) return;
+  // The replaced checkpoint; where somebody reads it, it stays as a leftover.
+  const int old = open_folder(path_);
+  if (old >= 0 && !locked_by_other(old)) remove_folder(path_);
+  if (old >= 0) ::close(old);
 }
 
-FolderInUse::FolderInUse(const std::string& path) : fd_(open_folder(path)) {
-  if (fd_ < 0) throw InputError(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
-  ::flock(fd_, LOCK_SH);
+FolderInUse::FolderInUse(std::string path) : path_(std::move(path)), fd_(open_folder(path_)) {
+  if (fd_ < 0) throw InputError(fmt::format("{}: cannot be opened: {}", path_, std::strerror(errno)));
+  while (::flock(fd_, LOCK_SH) != 0 && errno == EINTR) {
+  }
 }
 
-FolderInUse::FolderInUse(FolderInUse&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+FolderInUse::FolderInUse(FolderInUse&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+bool FolderInUse::has(const std::string& name) const {
+  return ::faccessat(fd_, name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
 
 FolderInUse::~FolderInUse() {
   if (fd_ >= 0) ::close(fd_);
@@ -165,18 +185,11 @@ std::vector<std::int64_t> published_steps(const std::string& root) {
 }
 
 void set_latest(const std::string& root, std::int64_t step) {
-  const std::string latest = root + "/" + std::string(latest_name);
-  const std::string temporary = temporary_beside(latest);
+  PendingFolder pending(root + "/" + std::string(latest_name));
   std::error_code error;
-  fs::create_symlink(step_folder_name(step), temporary, error);
-  if (error) throw Error(fmt::format("{}: cannot be set: {}", latest, error.message()));
-  if (std::rename(temporary.c_str(), latest.c_str()) != 0) {
-    const int reason = errno;
-    ::unlink(temporary.c_str());
-    errno = reason;
-    fail(latest, "cannot be set");
-  }
-  flush_folder(root);
+  fs::create_symlink(step_folder_name(step), pending.path() + "/" + std::string(latest_name), error);
+  if (error) throw Error(fmt::format("{}: cannot be set: {}", pending.target(), error.message()));
+  pending.publish_file(std::string(latest_name));
 }
 
 void prune(const std::string& root, std::int64_t keep_last) {
@@ -191,7 +204,7 @@ void prune(const std::string& root, std::int64_t keep_last) {
     // The lock is held to the end: a reader that comes now waits, finds the folder gone and looks again.
     const int fd = open_folder(path);
     if (fd < 0) continue;
-    const bool being_read = ::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    const bool being_read = locked_by_other(fd);
     // Renamed first, so that a kill in between leaves no half of a checkpoint under its name.
     const std::string doomed = temporary_beside(path);
     if (!being_read && std::rename(path.c_str(), doomed.c_str()) == 0) remove_folder(doomed);
@@ -206,18 +219,21 @@ std::vector<Leftover> find_leftovers(const std::string& root) {
     const std::string name = it->path().filename().string();
     if (!name.starts_with(temporary_prefix)) continue;
     const std::string path = it->path().string();
-    leftovers.push_back({path, bytes_below(path), is_locked(path)});
+    leftovers.push_back({path, bytes_below(path), use_of(path)});
   }
   std::sort(leftovers.begin(), leftovers.end(),
             [](const Leftover& a, const Leftover& b) { return a.path < b.path; });
   return leftovers;
 }
 
-void remove_leftovers(const std::vector<Leftover>& leftovers) {
+void remove_leftovers(const std::vector<Leftover>& leftovers, bool unknown_too) {
   for (const Leftover& leftover : leftovers) {
-    if (leftover.in_use) continue;
+    if (leftover.use == FolderUse::writing || (leftover.use == FolderUse::unknown && !unknown_too)) continue;
+    // Locked meanwhile, so that nobody begins to write there.
+    const int fd = open_folder(leftover.path, O_NOFOLLOW);
     std::error_code error;
-    fs::remove_all(leftover.path, error);
+    if (fd < 0 || !locked_by_other(fd)) fs::remove_all(leftover.path, error);
+    if (fd >= 0) ::close(fd);
     if (error) throw Error(fmt::format("{}: cannot be removed: {}", leftover.path, error.message()));
   }
 }
@@ -247,6 +263,20 @@ std::string resolve_source(const std::string& source, std::optional<std::int64_t
                                step ? fmt::format("has no checkpoint of step {}", *step)
                                     : std::string("`latest` names none; choose one with --ckpt-step"),
                                fmt::join(steps, ", ")));
+}
+
+FolderInUse open_source(const std::string& source, std::optional<std::int64_t> step) {
+  // Between finding a folder and locking it a run may have pruned it; then `latest` has moved on.
+  constexpr int attempts = 5;
+  for (int attempt = 1;; ++attempt) {
+    const std::string folder = resolve_source(source, step);
+    try {
+      FolderInUse in_use(folder);
+      if (in_use.has(std::string(checkpoint_file_name)) || attempt == attempts) return in_use;
+    } catch (const InputError&) {
+      if (attempt == attempts) throw;
+    }
+  }
 }
 
 }  // namespace zero1::ckpt

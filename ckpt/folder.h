@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "core/data/input_file.h"
+
 namespace zero1::ckpt {
 
 /// A checkpoint under construction: the hidden folder ".tmp-NAME.PID.N" beside its place. While this lives
@@ -21,6 +23,9 @@ class PendingFolder {
   const std::string& path() const { return path_; }
   const std::string& target() const { return target_; }
 
+  /// A file of this folder, flushed already, becomes `target` in one step, and that is flushed. Throws Error.
+  void publish_file(const std::string& name);
+
   /// The files have been flushed: flushes the folder, renames it to its place in one step and flushes
   /// that. A folder that lies there already is exchanged in one step and removed afterwards.
   void publish();
@@ -31,17 +36,24 @@ class PendingFolder {
   int fd_ = -1;
 };
 
-/// A published checkpoint that is being read: pruning leaves it alone while this lives.
+/// A published checkpoint that is being read: pruning leaves it alone while this lives, and its files are
+/// found also when the same step is saved again and takes its place.
 class FolderInUse {
  public:
-  explicit FolderInUse(const std::string& path);  ///< throws InputError when it is not a folder
+  explicit FolderInUse(std::string path);  ///< throws InputError when it is not a folder
   FolderInUse(FolderInUse&& other) noexcept;
   FolderInUse(const FolderInUse&) = delete;
   FolderInUse& operator=(const FolderInUse&) = delete;
   FolderInUse& operator=(FolderInUse&&) = delete;
   ~FolderInUse();
 
+  const std::string& path() const { return path_; }
+  /// Throws InputError as InputFile does; a link is refused.
+  InputFile open(const std::string& name) const { return InputFile::in_folder(fd_, path_, name); }
+  bool has(const std::string& name) const;
+
  private:
+  std::string path_;
   int fd_ = -1;
 };
 
@@ -54,19 +66,25 @@ void set_latest(const std::string& root, std::int64_t step);
 /// Removes the oldest published checkpoints beyond `keep_last`, never the latest, none that is being read.
 void prune(const std::string& root, std::int64_t keep_last);
 
+/// Whether a process is at work in a hidden folder; unknown where the file system has no locks.
+enum class FolderUse { none, writing, unknown };
+
 /// What a killed process left behind in a folder of checkpoints, or beside a single checkpoint.
 struct Leftover {
   std::string path;
   std::int64_t bytes = 0;
-  bool in_use = false;  ///< a process is still writing it
+  FolderUse use = FolderUse::none;
 };
 std::vector<Leftover> find_leftovers(const std::string& root);
 
-/// Removes those that no process is writing.
-void remove_leftovers(const std::vector<Leftover>& leftovers);
+/// Removes those in which no process is at work, also those of which that is unknown when `unknown_too`.
+void remove_leftovers(const std::vector<Leftover>& leftovers, bool unknown_too = false);
 
 /// SRC may be one checkpoint or a folder of them; of these `step`, or the latest. The checkpoint's folder.
 /// Throws InputError that lists the steps that are there.
 std::string resolve_source(const std::string& source, std::optional<std::int64_t> step = {});
+
+/// The same, opened: also while another process publishes and prunes.
+FolderInUse open_source(const std::string& source, std::optional<std::int64_t> step = {});
 
 }  // namespace zero1::ckpt

@@ -4,10 +4,90 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/base/error.h"
 
 namespace zero1::ckpt {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// The library converts any number to any other, and follows any depth of nesting when it writes.
+ordered_json parse_strictly(const std::string& text, const std::string& source) {
+  constexpr int max_depth = 64;
+  return ordered_json::parse(text, [&](int depth, ordered_json::parse_event_t, ordered_json&) {
+    if (depth > max_depth)
+      throw InputError(fmt::format("{}: /state: nested deeper than {} levels", source, max_depth));
+    return true;
+  });
+}
+
+/// One object of /state. Throws InputError naming the field.
+class Fields {
+ public:
+  Fields(const ordered_json& object, std::string where, const std::string& source)
+      : object_(object), where_(std::move(where)), source_(source) {
+    if (!object.is_object()) fail("", "an object");
+  }
+
+  Fields object(const char* key) const { return {at(key), where_ + key + ".", source_}; }
+  const ordered_json& list(const char* key) const {
+    if (!at(key).is_array()) fail(key, "a list");
+    return at(key);
+  }
+  Fields element(const char* key, std::size_t index) const {
+    return {list(key)[index], fmt::format("{}{}[{}].", where_, key, index), source_};
+  }
+
+  template <class Integer>
+  void integer(const char* key, Integer& value) const {
+    const ordered_json& found = at(key);
+    const bool fits = found.is_number_unsigned()
+                          ? std::in_range<Integer>(found.get<std::uint64_t>())
+                          : found.is_number_integer() && std::in_range<Integer>(found.get<std::int64_t>());
+    if (!fits) fail(key, "a whole number that fits");
+    value = found.get<Integer>();
+  }
+  void count(const char* key, std::int64_t& value) const {
+    integer(key, value);
+    if (value < 0) fail(key, "0 or more");
+  }
+  void number(const char* key, double& value) const {
+    if (!at(key).is_number()) fail(key, "a number");
+    value = at(key).get<double>();
+  }
+  void boolean(const char* key, bool& value) const {
+    if (!at(key).is_boolean()) fail(key, "true or false");
+    value = at(key).get<bool>();
+  }
+  void string(const char* key, std::string& value) const {
+    if (!at(key).is_string()) fail(key, "a string");
+    value = at(key).get<std::string>();
+  }
+  void strings(const char* key, std::vector<std::string>& values) const {
+    for (const ordered_json& each : list(key)) {
+      if (!each.is_string()) fail(key, "a list of strings");
+      values.push_back(each.get<std::string>());
+    }
+  }
+  const ordered_json& at(const char* key) const {
+    const auto found = object_.find(key);
+    if (found == object_.end()) fail(key, "the field, which is missing");
+    return *found;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& key, const char* expected) const {
+    throw InputError(fmt::format("{}: /state: {}{}: expected {}", source_, where_, key, expected));
+  }
+
+  const ordered_json& object_;
+  std::string where_;
+  const std::string& source_;
+};
+
+}  // namespace
 
 std::string_view name(State state) {
   switch (state) {
@@ -27,7 +107,6 @@ std::string step_folder_name(std::int64_t step) {
 }
 
 std::string to_json(const RunState& s) {
-  using nlohmann::ordered_json;
   ordered_json groups = ordered_json::array();
   for (const ParamGroup& group : s.param_groups) {
     groups.push_back({{"lr_mult", group.lr_mult},
@@ -57,45 +136,46 @@ std::string to_json(const RunState& s) {
         {"hysteresis_tracker", s.hysteresis_tracker}}},
       {"rng", {{"seed", s.seed}}},
       {"data", {{"consumed_sequences", s.consumed_sequences}, {"shuffle", s.shuffle}}},
-      {"config", nlohmann::ordered_json::parse(s.config_json)},
+      {"config", ordered_json::parse(s.config_json)},
   };
   return json.dump(1);
 }
 
 RunState parse_run_state(const std::string& text, const std::string& source) {
   try {
-    const auto json = nlohmann::ordered_json::parse(text);
+    const ordered_json json = parse_strictly(text, source);
+    const Fields root(json, "", source);
     RunState s;
-    json.at("step").get_to(s.step);
-    const auto& optimizer = json.at("optimizer");
-    optimizer.at("step").get_to(s.optimizer_steps);
-    optimizer.at("beta1").get_to(s.adam_beta1);
-    optimizer.at("beta2").get_to(s.adam_beta2);
-    optimizer.at("eps").get_to(s.adam_eps);
-    optimizer.at("weight_decay").get_to(s.weight_decay);
-    optimizer.at("clip_grad").get_to(s.clip_grad);
-    for (const auto& group : optimizer.at("param_groups")) {
-      s.param_groups.push_back({group.at("params").get<std::vector<std::string>>(),
-                                group.at("lr_mult").get<double>(),
-                                group.at("weight_decay_mult").get<double>()});
+    root.count("step", s.step);
+    const Fields optimizer = root.object("optimizer");
+    optimizer.count("step", s.optimizer_steps);
+    optimizer.number("beta1", s.adam_beta1);
+    optimizer.number("beta2", s.adam_beta2);
+    optimizer.number("eps", s.adam_eps);
+    optimizer.number("weight_decay", s.weight_decay);
+    optimizer.number("clip_grad", s.clip_grad);
+    for (std::size_t g = 0; g < optimizer.list("param_groups").size(); ++g) {
+      const Fields group = optimizer.element("param_groups", g);
+      ParamGroup& added = s.param_groups.emplace_back();
+      group.strings("params", added.params);
+      group.number("lr_mult", added.lr_mult);
+      group.number("weight_decay_mult", added.weight_decay_mult);
     }
-    const auto& schedule = json.at("schedule");
-    schedule.at("style").get_to(s.lr_decay_style);
-    schedule.at("lr").get_to(s.lr);
-    schedule.at("min_lr").get_to(s.min_lr);
-    schedule.at("warmup_iters").get_to(s.warmup_iters);
-    schedule.at("decay_iters").get_to(s.decay_iters);
-    const auto& scaler = json.at("loss_scaler");
-    scaler.at("scale").get_to(s.loss_scale);
-    scaler.at("growth_tracker").get_to(s.growth_tracker);
-    scaler.at("hysteresis_tracker").get_to(s.hysteresis_tracker);
-    json.at("rng").at("seed").get_to(s.seed);
-    json.at("data").at("consumed_sequences").get_to(s.consumed_sequences);
-    json.at("data").at("shuffle").get_to(s.shuffle);
-    s.config_json = json.at("config").dump();
-    if (s.step < 0 || s.optimizer_steps < 0 || s.consumed_sequences < 0) {
-      throw InputError(fmt::format("{}: /state: a count is negative", source));
-    }
+    const Fields schedule = root.object("schedule");
+    schedule.string("style", s.lr_decay_style);
+    schedule.number("lr", s.lr);
+    schedule.number("min_lr", s.min_lr);
+    schedule.count("warmup_iters", s.warmup_iters);
+    schedule.count("decay_iters", s.decay_iters);
+    const Fields scaler = root.object("loss_scaler");
+    scaler.number("scale", s.loss_scale);
+    scaler.integer("growth_tracker", s.growth_tracker);
+    scaler.integer("hysteresis_tracker", s.hysteresis_tracker);
+    root.object("rng").integer("seed", s.seed);
+    const Fields data = root.object("data");
+    data.count("consumed_sequences", s.consumed_sequences);
+    data.boolean("shuffle", s.shuffle);
+    s.config_json = root.at("config").dump();
     return s;
   } catch (const nlohmann::json::exception& error) {
     throw InputError(fmt::format("{}: /state: {}", source, error.what()));

@@ -75,6 +75,14 @@ struct RankFileRecord {
   friend bool operator==(const RankFileRecord&, const RankFileRecord&) = default;
 };
 
+/// Where the bytes of one of checkpoint.h5's datasets lie in it; both 0 where it is empty.
+struct Section {
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+
+  friend bool operator==(const Section&, const Section&) = default;
+};
+
 /// How many ranks have a file: those of the larger of the groups that own something.
 int rank_count(const Layout& layout);
 

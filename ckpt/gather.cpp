@@ -163,7 +163,7 @@ void gather_hdf5(const Checkpoint& checkpoint, const std::string& path, const Ga
     throw InputError(fmt::format("{}: is there already; name a new file", path));
   }
   // Written in a hidden folder beside its place, whose lock and removal it shares with checkpoints.
-  const PendingFolder pending(path);
+  PendingFolder pending(path);
   const std::string temporary = pending.path() + "/gathered.h5";
   const auto offsets = create_gathered(checkpoint, temporary, options);
   RawFile file(temporary);
@@ -174,9 +174,7 @@ void gather_hdf5(const Checkpoint& checkpoint, const std::string& path, const Ga
     });
   }
   file.flush_to_disk();
-  std::error_code error;
-  std::filesystem::rename(temporary, path, error);
-  if (error) throw Error(fmt::format("{}: cannot be renamed to its place: {}", path, error.message()));
+  pending.publish_file("gathered.h5");
 }
 
 void gather_safetensors(const Checkpoint& checkpoint, const std::string& path, const GatherOptions& options) {

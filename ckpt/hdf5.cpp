@@ -64,21 +64,11 @@ Handle table_type(const std::vector<Column>& columns, std::size_t row_bytes, boo
   return type;
 }
 
-Handle open_own_dataset(hid_t parent, const std::string& name, const std::string& file) {
-  H5L_info_t link{};
-  const htri_t exists = H5Lexists(parent, name.c_str(), H5P_DEFAULT);
-  if (exists <= 0) throw InputError(fmt::format("{}: /{} is missing", file, name));
-  ZERO1_HDF5(file, H5Lget_info, parent, name.c_str(), &link, H5P_DEFAULT);
-  if (link.type != H5L_TYPE_HARD) {
-    throw InputError(fmt::format("{}: /{} is a link to somewhere else, which is refused", file, name));
-  }
-  Handle dataset(ZERO1_HDF5(file, H5Dopen2, parent, name.c_str(), H5P_DEFAULT), H5Dclose);
-  const Handle creation(ZERO1_HDF5(file, H5Dget_create_plist, dataset.get()), H5Pclose);
-  const H5D_layout_t layout = H5Pget_layout(creation.get());
-  if (layout == H5D_VIRTUAL || (layout == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) != 0)) {
-    throw InputError(fmt::format("{}: /{} keeps its data in another file, which is refused", file, name));
-  }
-  return dataset;
+/// Where the dataset's bytes lie, which must be there.
+Section section_of(hid_t dataset, const std::string& file) {
+  const haddr_t offset = H5Dget_offset(dataset);
+  if (offset == HADDR_UNDEF) throw_hdf5_error(file, "H5Dget_offset");
+  return {static_cast<std::int64_t>(offset), static_cast<std::int64_t>(H5Dget_storage_size(dataset))};
 }
 
 }  // namespace
@@ -91,17 +81,13 @@ Hdf5Lock::Hdf5Lock() : lock_(hdf5_mutex()) {
 }
 
 void throw_hdf5_error(const std::string& file, const char* call) {
-  // What cannot be read is the user's input; what cannot be written is a failure of this run.
-  const std::string_view function(call);
-  const bool writing = function.find("create") != function.npos || function.find("write") != function.npos ||
-                       function.find("set_") != function.npos || function == "H5Fclose";
   Innermost innermost;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_innermost, &innermost);
   H5Eclear2(H5E_DEFAULT);
-  const std::string message =
-      fmt::format("{}: HDF5: {} ({}, in {})", file, innermost.description, innermost.function, call);
-  if (writing) throw Error(message);
-  throw InputError(message);
+  // The variable wins over what create_file asks for.
+  const bool locking = innermost.description.find("lock file") != std::string::npos;
+  throw Error(fmt::format("{}: HDF5: {} ({}, in {}){}", file, innermost.description, innermost.function, call,
+                          locking ? "; set HDF5_USE_FILE_LOCKING=FALSE: this file system has no locks" : ""));
 }
 
 Handle create_file(const std::string& path, std::int64_t user_block_bytes) {
@@ -115,12 +101,6 @@ Handle create_file(const std::string& path, std::int64_t user_block_bytes) {
   // no alignment beyond a user block's size.
   if (user_block_bytes == 0) ZERO1_HDF5(path, H5Pset_alignment, access.get(), 65536, 4096);
   return {ZERO1_HDF5(path, H5Fcreate, path.c_str(), H5F_ACC_EXCL, creation.get(), access.get()), H5Fclose};
-}
-
-Handle open_file(const std::string& path) {
-  const Handle access = property_list(H5P_FILE_ACCESS, path);
-  ZERO1_HDF5(path, H5Pset_file_locking, access.get(), false, true);
-  return {ZERO1_HDF5(path, H5Fopen, path.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose};
 }
 
 Handle create_group(hid_t parent, const std::string& name, const std::string& file) {
@@ -143,12 +123,11 @@ std::int64_t create_float_array(hid_t parent, const std::string& name, const std
                                   H5P_DEFAULT, creation.get(), H5P_DEFAULT),
                        H5Dclose);
   if (std::count(dims.begin(), dims.end(), hsize_t{0}) > 0) return 0;
-  const haddr_t offset = H5Dget_offset(dataset.get());
-  if (offset == HADDR_UNDEF) throw_hdf5_error(file, "H5Dget_offset");
-  return static_cast<std::int64_t>(offset);
+  return section_of(dataset.get(), file).offset;
 }
 
-void write_string(hid_t parent, const std::string& name, const std::string& text, const std::string& file) {
+Section write_string(hid_t parent, const std::string& name, const std::string& text,
+                     const std::string& file) {
   const Handle creation = timeless_dataset(file);
   const Handle space(ZERO1_HDF5(file, H5Screate, H5S_SCALAR), H5Sclose);
   const Handle type = string_type(text.size(), file);
@@ -156,6 +135,16 @@ void write_string(hid_t parent, const std::string& name, const std::string& text
                                   H5P_DEFAULT, creation.get(), H5P_DEFAULT),
                        H5Dclose);
   ZERO1_HDF5(file, H5Dwrite, dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.c_str());
+  return section_of(dataset.get(), file);
+}
+
+void write_scalar(hid_t parent, const std::string& name, float value, const std::string& file) {
+  const Handle creation = timeless_dataset(file);
+  const Handle space(ZERO1_HDF5(file, H5Screate, H5S_SCALAR), H5Sclose);
+  const Handle dataset(ZERO1_HDF5(file, H5Dcreate2, parent, name.c_str(), H5T_IEEE_F32LE, space.get(),
+                                  H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+                       H5Dclose);
+  ZERO1_HDF5(file, H5Dwrite, dataset.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value);
 }
 
 void write_attribute(hid_t object, const std::string& name, std::int64_t value, const std::string& file) {
@@ -176,8 +165,8 @@ void write_attribute(hid_t object, const std::string& name, const std::string& t
   ZERO1_HDF5(file, H5Awrite, attribute.get(), type.get(), text.c_str());
 }
 
-void write_table(hid_t parent, const std::string& name, const std::vector<Column>& columns,
-                 std::size_t row_bytes, const void* rows, std::size_t count, const std::string& file) {
+Section write_table(hid_t parent, const std::string& name, const std::vector<Column>& columns,
+                    std::size_t row_bytes, const void* rows, std::size_t count, const std::string& file) {
   const Handle creation = timeless_dataset(file);
   const Handle space = vector_space(count, file);
   const Handle file_type = table_type(columns, row_bytes, false, file);
@@ -185,52 +174,9 @@ void write_table(hid_t parent, const std::string& name, const std::vector<Column
   const Handle dataset(ZERO1_HDF5(file, H5Dcreate2, parent, name.c_str(), file_type.get(), space.get(),
                                   H5P_DEFAULT, creation.get(), H5P_DEFAULT),
                        H5Dclose);
-  if (count == 0) return;
+  if (count == 0) return {};
   ZERO1_HDF5(file, H5Dwrite, dataset.get(), memory_type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows);
-}
-
-std::string read_string(hid_t parent, const std::string& name, const std::string& file) {
-  const Handle dataset = open_own_dataset(parent, name, file);
-  const Handle type(ZERO1_HDF5(file, H5Dget_type, dataset.get()), H5Tclose);
-  const Handle space(ZERO1_HDF5(file, H5Dget_space, dataset.get()), H5Sclose);
-  const bool fixed = H5Tget_class(type.get()) == H5T_STRING && H5Tis_variable_str(type.get()) == 0;
-  if (!fixed || H5Sget_simple_extent_npoints(space.get()) != 1) {
-    throw InputError(fmt::format("{}: /{} is not one string of fixed length", file, name));
-  }
-  const std::size_t bytes = H5Tget_size(type.get());
-  // What is stored bounds what is allocated, whatever the header claims.
-  if (bytes > H5Dget_storage_size(dataset.get())) {
-    throw InputError(fmt::format("{}: /{} claims more bytes than are stored", file, name));
-  }
-  hsize_t file_bytes = 0;
-  const Handle owner(ZERO1_HDF5(file, H5Iget_file_id, dataset.get()), H5Fclose);
-  ZERO1_HDF5(file, H5Fget_filesize, owner.get(), &file_bytes);
-  if (bytes > file_bytes) {
-    throw InputError(fmt::format("{}: /{} claims more bytes than the file has", file, name));
-  }
-  std::string text(bytes, '\0');
-  const Handle memory_type = string_type(bytes, file);
-  ZERO1_HDF5(file, H5Dread, dataset.get(), memory_type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data());
-  return text;
-}
-
-void read_table(hid_t parent, const std::string& name, const std::vector<Column>& columns,
-                std::size_t row_bytes, void* rows, std::size_t count, const std::string& file) {
-  const Handle dataset = open_own_dataset(parent, name, file);
-  const Handle type(ZERO1_HDF5(file, H5Dget_type, dataset.get()), H5Tclose);
-  const Handle expected = table_type(columns, row_bytes, false, file);
-  if (H5Tequal(type.get(), expected.get()) <= 0) {
-    throw InputError(fmt::format("{}: /{} does not have the columns of version 1", file, name));
-  }
-  const Handle space(ZERO1_HDF5(file, H5Dget_space, dataset.get()), H5Sclose);
-  hsize_t found = 0;
-  if (H5Sget_simple_extent_ndims(space.get()) != 1 ||
-      H5Sget_simple_extent_dims(space.get(), &found, nullptr) != 1 || found != count) {
-    throw InputError(fmt::format("{}: /{} has {} rows, the layout needs {}", file, name, found, count));
-  }
-  if (count == 0) return;
-  const Handle memory_type = table_type(columns, row_bytes, true, file);
-  ZERO1_HDF5(file, H5Dread, dataset.get(), memory_type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows);
+  return section_of(dataset.get(), file);
 }
 
 }  // namespace zero1::ckpt

@@ -1,4 +1,7 @@
-// HDF5's C API with owners and exceptions. Nothing outside ckpt/ includes HDF5.
+// HDF5's C API with owners and exceptions, for writing. Nothing outside ckpt/ includes HDF5.
+//
+// Nothing is read through HDF5: on bytes that are damaged or were made up the library may crash or allocate
+// without bound. checkpoint.h5 says in front where its parts lie (ckpt/checkpoint_file.h).
 //
 // Debian's HDF5 is not thread-safe: every call is made under Hdf5Lock, one for the whole process. The
 // locked calls touch metadata only, a few kilobytes per file; slices are read and written past HDF5 with
@@ -13,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "ckpt/format.h"
+
 namespace zero1::ckpt {
 
 /// Serialises HDF5 in this process and keeps it from printing errors. May be taken again by its thread.
@@ -24,7 +29,7 @@ class Hdf5Lock {
   std::unique_lock<std::recursive_mutex> lock_;
 };
 
-/// Throws Error, InputError where the call reads, with the innermost message of HDF5's error stack.
+/// Throws Error with the innermost message of HDF5's error stack, and what to set where that was about locks.
 [[noreturn]] void throw_hdf5_error(const std::string& file, const char* call);
 
 /// Passes a result on; throws when it is negative, which is how every call of the C API reports errors.
@@ -61,12 +66,9 @@ class Handle {
   Close close_;
 };
 
-/// A new file. `user_block_bytes` are left free in front of HDF5's own bytes (0, or 512 · 2^n).
+/// A new file. `user_block_bytes` are left free in front of HDF5's own bytes (0, or 512 · 2^n). No lock is
+/// taken on it: it lies in a folder that nobody else writes, and network file systems without locks do too.
 Handle create_file(const std::string& path, std::int64_t user_block_bytes = 0);
-/// For reading. No file locks are taken: published files never change, and network file systems that
-/// have none then work too.
-Handle open_file(const std::string& path);
-
 Handle create_group(hid_t parent, const std::string& name, const std::string& file);
 
 /// A contiguous little-endian float32 array (no sizes: a scalar) whose bytes are there (not filled) when this
@@ -74,7 +76,10 @@ Handle create_group(hid_t parent, const std::string& name, const std::string& fi
 std::int64_t create_float_array(hid_t parent, const std::string& name, const std::vector<std::int64_t>& shape,
                                 const std::string& file);
 
-void write_string(hid_t parent, const std::string& name, const std::string& text, const std::string& file);
+/// One string of fixed length; where its bytes lie.
+Section write_string(hid_t parent, const std::string& name, const std::string& text, const std::string& file);
+/// A float32 without dimensions.
+void write_scalar(hid_t parent, const std::string& name, float value, const std::string& file);
 void write_attribute(hid_t object, const std::string& name, std::int64_t value, const std::string& file);
 void write_attribute(hid_t object, const std::string& name, const std::string& text, const std::string& file);
 
@@ -86,15 +91,8 @@ struct Column {
   hid_t file_type;     ///< H5T_STD_…LE
 };
 
-void write_table(hid_t parent, const std::string& name, const std::vector<Column>& columns,
-                 std::size_t row_bytes, const void* rows, std::size_t count, const std::string& file);
-
-/// The dataset as a string. Throws InputError when it is missing, is reached through a link other than a
-/// hard one, or is not a string stored in this file.
-std::string read_string(hid_t parent, const std::string& name, const std::string& file);
-
-/// Exactly `count` rows into `rows`; throws InputError when the table is something else.
-void read_table(hid_t parent, const std::string& name, const std::vector<Column>& columns,
-                std::size_t row_bytes, void* rows, std::size_t count, const std::string& file);
+/// A one-dimensional dataset of packed rows; where its bytes lie.
+Section write_table(hid_t parent, const std::string& name, const std::vector<Column>& columns,
+                    std::size_t row_bytes, const void* rows, std::size_t count, const std::string& file);
 
 }  // namespace zero1::ckpt

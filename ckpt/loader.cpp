@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <map>
 
 #include "ckpt/checkpoint.h"
 #include "ckpt/train_hooks.h"
@@ -10,9 +12,23 @@
 namespace zero1::ckpt {
 
 class Loader::Impl {
+  std::optional<Checkpoint> checkpoint_;  ///< until every rank has what it needs
+
  public:
+  const bool weights_only;
+  const std::string folder;
+  const RunState state;
+  const int dp_size;
+  std::vector<std::string> not_loaded;
+  Agreement agreement;
+
   Impl(const LoadOptions& options, const TrainConfig& config)
-      : checkpoint(options.source, options.step), weights_only(options.weights_only) {
+      : checkpoint_(std::in_place, options.source, options.step),
+        weights_only(options.weights_only),
+        folder(checkpoint_->folder()),
+        state(checkpoint_->state()),
+        dp_size(checkpoint_->layout().options.dp_size),
+        ranks_to_restore_(config.dp) {
     const std::vector<ParamSpec> wanted = make_model(config)->param_specs();
     const std::vector<ParamSpec> stored = renamed(options);
     check_fit(wanted, stored, options.strict);
@@ -27,12 +43,19 @@ class Loader::Impl {
       }
     }
     if (not_loaded.size() == wanted.size()) {
-      throw InputError(fmt::format("--load {}: has no parameter of the model", checkpoint.folder()));
+      throw InputError(fmt::format("--load {}: has no parameter of the model", folder));
     }
-    if (!weights_only && checkpoint.state().step >= config.train_iters) {
+    agreement.config = config;
+    if (weights_only) return;
+    if (state.step >= config.train_iters) {
       throw InputError(fmt::format(
           "--load {}: is at step {}; --train-iters counts from the beginning and must be larger, got {}",
-          checkpoint.folder(), checkpoint.state().step, config.train_iters));
+          folder, state.step, config.train_iters));
+    }
+    try {
+      agreement = agree(config, state, wanted, multipliers(), options.hyperparameters);
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("--load {}: {}", folder, error.what()));
     }
   }
 
@@ -42,9 +65,9 @@ class Loader::Impl {
     for (const ParamShard& row : shard.params) {
       const std::optional<int> stored = stored_[static_cast<std::size_t>(row.param)];
       if (!stored) continue;
-      const auto load = [&](State state, const TensorView& view) {
+      const auto load = [&](State what, const TensorView& view) {
         values.resize(static_cast<std::size_t>(row.param_range.size()));
-        checkpoint.read(*stored, state, row.param_range, values.data());
+        checkpoint_->read(*stored, what, row.param_range, values.data());
         context.device.copy_from_host(context.compute, view.slice(row.gbuf_local), values.data());
         context.compute.synchronize();  // `values` is reused
       };
@@ -55,20 +78,37 @@ class Loader::Impl {
     }
   }
 
-  const Checkpoint checkpoint;
-  const bool weights_only;
-  std::vector<std::string> not_loaded;
+  /// A rank has read all it needs.
+  void rank_restored() {
+    if (--ranks_to_restore_ == 0) checkpoint_.reset();
+  }
 
  private:
+  /// What the checkpoint says of each of the run's parameters.
+  std::vector<std::optional<ParamMultipliers>> multipliers() const {
+    std::map<std::string_view, ParamMultipliers> by_name;
+    for (const ParamGroup& group : state.param_groups) {
+      for (const std::string& param : group.params) by_name[param] = {group.lr_mult, group.weight_decay_mult};
+    }
+    std::vector<std::optional<ParamMultipliers>> result;
+    for (const std::optional<int>& stored : stored_) {
+      const auto found =
+          stored ? by_name.find(checkpoint_->layout().specs[static_cast<std::size_t>(*stored)].name)
+                 : by_name.end();
+      result.push_back(found == by_name.end() ? std::nullopt : std::optional(found->second));
+    }
+    return result;
+  }
+
   /// The stored parameters under the names that the run gives them.
   std::vector<ParamSpec> renamed(const LoadOptions& options) const {
-    std::vector<ParamSpec> specs = checkpoint.layout().specs;
+    std::vector<ParamSpec> specs = checkpoint_->layout().specs;
     for (const auto& [from, to] : options.renames) {
-      const std::optional<int> param = checkpoint.find(from);
+      const std::optional<int> param = checkpoint_->find(from);
       if (!param) {
         throw InputError(
             fmt::format("--rename {}={}: {} has no parameter '{}'; `zero1 ckpt inspect` lists them", from, to,
-                        checkpoint.folder(), from));
+                        folder, from));
       }
       specs[static_cast<std::size_t>(*param)].name = to;
     }
@@ -92,11 +132,12 @@ class Loader::Impl {
     const std::string faults = compare_params(common_wanted, common_stored);
     if (faults.empty()) return;
     throw InputError(
-        fmt::format("--load {}: does not fit the model:{}{}", checkpoint.folder(), faults,
+        fmt::format("--load {}: does not fit the model:{}{}", folder, faults,
                     strict ? "\nLoad what fits with --no-strict, or give names with --rename" : ""));
   }
 
   std::vector<std::optional<int>> stored_;  ///< the checkpoint's index of each parameter of the run
+  std::atomic<int> ranks_to_restore_;
 };
 
 Loader::Loader(const LoadOptions& options, const TrainConfig& config)
@@ -113,7 +154,7 @@ void Loader::restore(int, RankTrainer& trainer) const {
     for (const BucketShard& shard : trainer.optimizer().shards()) impl_->fill(shard, context);
   }
   if (!impl_->weights_only) {
-    const RunState& state = impl_->checkpoint.state();
+    const RunState& state = impl_->state;
     trainer.restore({state.step,
                      state.consumed_sequences,
                      state.optimizer_steps,
@@ -122,14 +163,23 @@ void Loader::restore(int, RankTrainer& trainer) const {
   trainer.optimizer().publish_main_params();
   trainer.finish();
   check_ranks_hold_same_params(trainer.data_parallel());
+  impl_->rank_restored();
+}
+
+const TrainConfig& Loader::config() const {
+  return impl_->agreement.config;
+}
+
+const std::vector<std::string>& Loader::notes() const {
+  return impl_->agreement.notes;
 }
 
 const std::string& Loader::folder() const {
-  return impl_->checkpoint.folder();
+  return impl_->folder;
 }
 
 std::int64_t Loader::step() const {
-  return impl_->checkpoint.state().step;
+  return impl_->state.step;
 }
 
 std::vector<std::string> Loader::not_loaded() const {
@@ -137,7 +187,7 @@ std::vector<std::string> Loader::not_loaded() const {
 }
 
 int Loader::dp_size() const {
-  return impl_->checkpoint.layout().options.dp_size;
+  return impl_->dp_size;
 }
 
 }  // namespace zero1::ckpt

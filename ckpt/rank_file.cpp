@@ -5,14 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 
-#include "ckpt/frame.h"
 #include "ckpt/hdf5.h"
 #include "core/base/error.h"
+#include "core/base/file_io.h"
 
 namespace zero1::ckpt {
 
@@ -38,30 +37,13 @@ std::int64_t RawFile::size_bytes() const {
 }
 
 void RawFile::write_at(std::int64_t offset, const void* from, std::int64_t bytes) {
-  const auto* cursor = static_cast<const char*>(from);
-  // One call transfers 2 GiB at most on Linux.
-  constexpr std::int64_t max_call_bytes = std::int64_t{1} << 30;
-  while (bytes > 0) {
-    const ssize_t put =
-        ::pwrite(fd_, cursor, static_cast<std::size_t>(std::min(bytes, max_call_bytes)), offset);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) fail("pwrite");
-    cursor += put;
-    offset += put;
-    bytes -= put;
-  }
+  if (!write_whole(fd_, from, bytes, offset)) fail("pwrite");
 }
 
 void RawFile::read_at(std::int64_t offset, void* to, std::int64_t bytes) const {
-  auto* cursor = static_cast<char*>(to);
-  while (bytes > 0) {
-    const ssize_t got = ::pread(fd_, cursor, static_cast<std::size_t>(bytes), offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) fail("pread");
-    cursor += got;
-    offset += got;
-    bytes -= got;
-  }
+  const std::int64_t got = read_whole(fd_, to, bytes, offset);
+  if (got >= 0 && got < bytes) errno = ENODATA;
+  if (got < bytes) fail("pread");
 }
 
 void RawFile::flush_to_disk() {
@@ -69,13 +51,9 @@ void RawFile::flush_to_disk() {
 }
 
 RankFileWriter::RankFileWriter(const std::string& folder, const Layout& layout, int rank, std::int64_t step)
-    : path_(folder + "/" + rank_file_name(rank)),
-      slices_(slices_of_rank(layout, rank)),
-      hash_(XXH3_createState(), XXH3_freeState) {
-  if (!hash_) throw std::bad_alloc();
+    : path_(folder + "/" + rank_file_name(rank)), slices_(slices_of_rank(layout, rank)) {
   create(layout, rank, step);
   file_ = std::make_unique<RawFile>(path_);
-  XXH3_64bits_reset(hash_.get());
   skip_complete_slices();
 }
 
@@ -105,8 +83,8 @@ void RankFileWriter::create(const Layout& layout, int rank, std::int64_t step) {
 
 void RankFileWriter::skip_complete_slices() {
   while (current_ < slices_.size() && written_ == slices_[current_].elems) {
-    slices_[current_].digest = XXH3_64bits_digest(hash_.get());
-    XXH3_64bits_reset(hash_.get());
+    slices_[current_].digest = hash_.value();
+    hash_.reset();
     ++current_;
     written_ = 0;
   }
@@ -119,7 +97,7 @@ void RankFileWriter::append(const float* values, std::int64_t elems) {
   }
   constexpr std::int64_t elem_bytes = sizeof(float);
   file_->write_at(slices_[current_].offset_bytes + written_ * elem_bytes, values, elems * elem_bytes);
-  XXH3_64bits_update(hash_.get(), values, static_cast<std::size_t>(elems * elem_bytes));
+  hash_.add(values, elems * elem_bytes);
   written_ += elems;
   skip_complete_slices();
 }

@@ -1,13 +1,11 @@
 // Writes one rank's file: this rank's shards in bucket space.
 #pragma once
 
-#include <xxhash.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "ckpt/format.h"
+#include "ckpt/digests.h"
 
 namespace zero1::ckpt {
 
@@ -56,7 +54,7 @@ class RankFileWriter {
   std::unique_ptr<RawFile> file_;
   std::size_t current_ = 0;   ///< index of the slice being written
   std::int64_t written_ = 0;  ///< elements of it
-  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash_;
+  Hash64 hash_;
 };
 
 }  // namespace zero1::ckpt

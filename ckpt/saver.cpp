@@ -11,6 +11,7 @@
 #include "ckpt/folder.h"
 #include "ckpt/rank_file.h"
 #include "ckpt/train_hooks.h"
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/layout/range_map.h"
 
@@ -86,6 +87,11 @@ class SliceReader {
   }
 
   std::size_t count() const { return slices_.size(); }
+  std::int64_t bytes() const {
+    std::int64_t elems = 0;
+    for (const SliceRecord& slice : slices_) elems += slice.elems;
+    return elems * static_cast<std::int64_t>(sizeof(float));
+  }
 
   /// Slice number `index`, padding zero. Blocks until it is on the host.
   void read(std::size_t index, std::vector<float>& values) {
@@ -128,7 +134,10 @@ struct Session {
 class Saver::Impl {
  public:
   Impl(SaveOptions options, const TrainConfig& config)
-      : options_(std::move(options)), train_iters_(config.train_iters), busy_(ranks(config)) {
+      : options_(std::move(options)),
+        train_iters_(config.train_iters),
+        busy_(ranks(config)),
+        measured_(ranks(config)) {
     sharded_ = config.data_parallel.use_distributed_optimizer;
     if (options_.async) worker_ = std::thread([this] { work(); });
   }
@@ -150,14 +159,27 @@ class Saver::Impl {
     SliceReader slices(trainer, session->contents.layout, rank);
     if (options_.async) {
       enqueue(rank, trainer, session, slices);
-    } else {
-      const auto span = this->span(trainer, trace::Kind::checkpoint_write);
+      return;
+    }
+    bool last = false;
+    {
+      const auto span = this->span(trainer, trace::Kind::checkpoint_write, slices.bytes());
       std::vector<float> values;
-      write_rank(*session, rank, [&](std::size_t index) {
+      last = write_rank(*session, rank, [&](std::size_t index) {
         slices.read(index, values);
         return values.data();
       });
     }
+    if (!last) return;
+    const auto span = this->span(trainer, trace::Kind::checkpoint_publish);
+    publish(*session);
+  }
+
+  void rank_done(int rank, RankTrainer& trainer) {
+    if (!options_.async) return;
+    std::unique_lock lock(mutex_);
+    wait_until_written(lock, rank);
+    record_measured(rank, trainer);
   }
 
   void finish() {
@@ -174,11 +196,15 @@ class Saver::Impl {
  private:
   static std::size_t ranks(const TrainConfig& config) { return static_cast<std::size_t>(config.dp); }
 
-  trace::Tracer::Span span(RankTrainer& trainer, trace::Kind kind) {
+  static trace::Event event_of(trace::Kind kind, std::int64_t bytes = 0) {
     trace::Event event;
     event.kind = kind;
-    event.stream = trace::StreamId::compute;
-    return trainer.context().tracer.span(trainer.context().compute, event);
+    event.bytes = bytes;
+    return event;
+  }
+
+  static trace::Tracer::Span span(RankTrainer& trainer, trace::Kind kind, std::int64_t bytes = 0) {
+    return trainer.context().tracer.span(trainer.context().compute, event_of(kind, bytes));
   }
 
   /// The first rank that comes to a step opens its session.
@@ -200,29 +226,61 @@ class Saver::Impl {
     return session;
   }
 
+  void wait_until_written(std::unique_lock<std::mutex>& lock, int rank) {
+    changed_.wait(lock, [&] { return failure_ || !busy_[static_cast<std::size_t>(rank)]; });
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+  /// What the worker has done for this rank since, into its trace. Under the lock, on the rank's thread.
+  void record_measured(int rank, RankTrainer& trainer) {
+    std::vector<trace::Event>& events = measured_[static_cast<std::size_t>(rank)];
+    for (const trace::Event& event : events) {
+      trainer.context().tracer.measured(event, event.begin_ns, event.end_ns);
+    }
+    events.clear();
+  }
+
+  /// Runs `action` on the worker's thread and keeps its times for record_measured.
+  template <class Action>
+  void measure(int rank, std::int64_t step, trace::Event event, Action&& action) {
+    event.step = static_cast<std::int32_t>(step);
+    event.begin_ns = now_ns();
+    action();
+    event.end_ns = now_ns();
+    const std::lock_guard lock(mutex_);
+    measured_[static_cast<std::size_t>(rank)].push_back(event);
+  }
+
   /// Takes the snapshot, once this rank's last one has been written: a rank holds one at a time.
   void enqueue(int rank, RankTrainer& trainer, std::shared_ptr<Session> session, SliceReader& slices) {
-    const auto snapshot_span = span(trainer, trace::Kind::checkpoint_snapshot);
-    const auto r = static_cast<std::size_t>(rank);
+    const auto snapshot_span = span(trainer, trace::Kind::checkpoint_snapshot, slices.bytes());
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return failure_ || !busy_[r]; });
-      if (failure_) std::rethrow_exception(failure_);
-      busy_[r] = true;
+      wait_until_written(lock, rank);
+      record_measured(rank, trainer);
+      busy_[static_cast<std::size_t>(rank)] = true;
     }
     auto snapshot = std::make_shared<std::vector<std::vector<float>>>(slices.count());
     for (std::size_t i = 0; i < slices.count(); ++i) slices.read(i, (*snapshot)[i]);
     const std::lock_guard lock(mutex_);
-    jobs_.push_back([this, rank, session = std::move(session), snapshot] {
-      write_rank(*session, rank, [&](std::size_t index) { return (*snapshot)[index].data(); });
+    jobs_.push_back([this, rank, session = std::move(session), snapshot, bytes = slices.bytes()] {
+      const std::int64_t step = session->contents.state.step;
+      bool last = false;
+      measure(rank, step, event_of(trace::Kind::checkpoint_write, bytes), [&] {
+        last = write_rank(*session, rank, [&](std::size_t index) { return (*snapshot)[index].data(); });
+      });
+      if (last) {
+        measure(rank, step, event_of(trace::Kind::checkpoint_publish), [&] { publish(*session); });
+      }
       const std::lock_guard done(mutex_);
       busy_[static_cast<std::size_t>(rank)] = false;
     });
     changed_.notify_all();
   }
 
+  /// True for the rank that comes last: everything is there, to be published.
   template <class ValuesOf>
-  void write_rank(Session& session, int rank, ValuesOf&& values_of) {
+  bool write_rank(Session& session, int rank, ValuesOf&& values_of) {
     CheckpointContents& contents = session.contents;
     RankFileWriter writer(session.pending.path(), contents.layout, rank, contents.state.step);
     for (std::size_t i = 0; i < writer.slices().size(); ++i) {
@@ -230,14 +288,11 @@ class Saver::Impl {
       writer.append(values_of(i), elems);
     }
     const RankFileRecord record = writer.finish();
-    {
-      const std::lock_guard lock(mutex_);
-      contents.files[static_cast<std::size_t>(rank)] = record;
-      std::copy(writer.slices().begin(), writer.slices().end(),
-                contents.slices.begin() + slice_index(contents.layout, rank, 0, 0, State::param));
-      if (++session.written < rank_count(contents.layout)) return;
-    }
-    publish(session);
+    const std::lock_guard lock(mutex_);
+    contents.files[static_cast<std::size_t>(rank)] = record;
+    std::copy(writer.slices().begin(), writer.slices().end(),
+              contents.slices.begin() + slice_index(contents.layout, rank, 0, 0, State::param));
+    return ++session.written == rank_count(contents.layout);
   }
 
   void publish(Session& session) {
@@ -284,7 +339,8 @@ class Saver::Impl {
   std::exception_ptr failure_;
 
   // behind training
-  std::vector<bool> busy_;  ///< by rank: a snapshot waits or is being written
+  std::vector<bool> busy_;                           ///< by rank: a snapshot waits or is being written
+  std::vector<std::vector<trace::Event>> measured_;  ///< by rank: what its trace does not have yet
   std::deque<std::function<void()>> jobs_;
   bool working_ = false;
   bool stop_ = false;
@@ -297,6 +353,10 @@ Saver::~Saver() = default;
 
 void Saver::step_done(int rank, RankTrainer& trainer, std::int64_t step) {
   impl_->step_done(rank, trainer, step);
+}
+
+void Saver::rank_done(int rank, RankTrainer& trainer) {
+  impl_->rank_done(rank, trainer);
 }
 
 void Saver::finish() {

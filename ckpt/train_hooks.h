@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "ckpt/hyperparameters.h"
 #include "core/train/trainer.h"
 
 namespace zero1::ckpt {
@@ -25,6 +26,7 @@ struct LoadOptions {
   bool weights_only = false;         ///< a new run from these parameters: no moments, no step
   /// Stored name to the run's name.
   std::vector<std::pair<std::string, std::string>> renames = {};
+  Hyperparameters hyperparameters = Hyperparameters::must_agree;
 };
 
 /// Saves every rank's shards. Ranks write their own files without waiting for each other; whoever is last
@@ -38,6 +40,10 @@ class Saver {
 
   /// To be called after every step; saves when it is due. What is saved is this moment, also with `async`.
   void step_done(int rank, RankTrainer& trainer, std::int64_t step);
+
+  /// To be called when a rank is done, before it is torn down: waits until its last save is written, and
+  /// records when that was (what is written behind training, the rank itself cannot time).
+  void rank_done(int rank, RankTrainer& trainer);
 
   /// Waits for what is still being written. Throws what went wrong.
   void finish();
@@ -55,13 +61,19 @@ class Saver {
 class Loader {
  public:
   /// Opens the checkpoint and compares it with the run: throws InputError that lists every parameter that
-  /// is missing, unexpected or of another shape (the last also when not strict), and what else does not fit.
+  /// is missing, unexpected or of another shape (the last also when not strict), or every hyperparameter
+  /// that differs (hyperparameters.h), and what else does not fit.
   Loader(const LoadOptions& options, const TrainConfig& config);
   ~Loader();
 
-  /// On each rank's thread, all ranks; returns when all hold the same parameters.
+  /// On each rank's thread, all ranks, once; returns when all hold the same parameters. The checkpoint is
+  /// closed when the last has returned: the run may prune it then.
   void restore(int rank, RankTrainer& trainer) const;
 
+  /// What to run: the configuration with what the checkpoint decides.
+  const TrainConfig& config() const;
+  /// What differs and was decided, a line each.
+  const std::vector<std::string>& notes() const;
   const std::string& folder() const;
   std::int64_t step() const;
   int dp_size() const;

@@ -4,6 +4,7 @@
 
 #include "ckpt/format.h"
 #include "ckpt/pieces.h"
+#include "core/data/input_file.h"
 
 namespace zero1::ckpt {
 namespace {
@@ -57,28 +58,53 @@ void map_box(hid_t creation, hid_t space, const Mapping& mapping, const Layout& 
              source.get());
 }
 
+void write_mapped(hid_t group, const Layout& layout, int param, const std::string& path) {
+  const ParamSpec& spec = layout.specs[static_cast<std::size_t>(param)];
+  const std::vector<Mapping> mappings = mappings_of(layout, param, spec.shape, spec.numel());
+  const std::vector<hsize_t> dims = sizes(spec.shape);
+  for (const State state : all_states) {
+    const Handle space(
+        ZERO1_HDF5(path, H5Screate_simple, static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose);
+    const Handle creation(ZERO1_HDF5(path, H5Pcreate, H5P_DATASET_CREATE), H5Pclose);
+    ZERO1_HDF5(path, H5Pset_obj_track_times, creation.get(), false);
+    for (const Mapping& mapping : mappings) {
+      map_box(creation.get(), space.get(), mapping, layout, state, path);
+    }
+    ZERO1_HDF5(path, H5Sselect_all, space.get());
+    const Handle dataset(ZERO1_HDF5(path, H5Dcreate2, group, std::string(name(state)).c_str(), H5T_IEEE_F32LE,
+                                    space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+                         H5Dclose);
+  }
+}
+
+void write_copied(hid_t group, const CheckpointContents& contents, int param, const std::string& folder,
+                  const std::string& path) {
+  for_each_piece(contents.layout, param, {0, 1}, [&](const Piece& piece) {
+    const InputFile source(folder + "/" + rank_file_name(piece.rank));
+    for (const State state : all_states) {
+      const std::int64_t row = slice_index(contents.layout, piece.rank, piece.buffer, piece.bucket, state);
+      constexpr std::int64_t elem_bytes = sizeof(float);
+      float value = 0;
+      source.read_at(
+          contents.slices[static_cast<std::size_t>(row)].offset_bytes + piece.local.start * elem_bytes,
+          &value, elem_bytes);
+      write_scalar(group, std::string(name(state)), value, path);
+    }
+  });
+}
+
 }  // namespace
 
-void write_virtual_view(hid_t file, const Layout& layout, const std::string& path) {
+void write_virtual_view(hid_t file, const CheckpointContents& contents, const std::string& folder) {
+  const std::string path = folder + "/" + std::string(checkpoint_file_name);
   const Handle model = create_group(file, "model", path);
-  for (std::size_t p = 0; p < layout.specs.size(); ++p) {
-    const ParamSpec& spec = layout.specs[p];
+  for (std::size_t p = 0; p < contents.layout.specs.size(); ++p) {
+    const ParamSpec& spec = contents.layout.specs[p];
     const Handle group = create_group(model.get(), spec.name, path);
-    const std::vector<std::int64_t> shape = spec.shape.empty() ? std::vector<std::int64_t>{1} : spec.shape;
-    const std::vector<Mapping> mappings = mappings_of(layout, static_cast<int>(p), shape, spec.numel());
-    const std::vector<hsize_t> dims = sizes(shape);
-    for (const State state : all_states) {
-      const Handle space(
-          ZERO1_HDF5(path, H5Screate_simple, static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose);
-      const Handle creation(ZERO1_HDF5(path, H5Pcreate, H5P_DATASET_CREATE), H5Pclose);
-      ZERO1_HDF5(path, H5Pset_obj_track_times, creation.get(), false);
-      for (const Mapping& mapping : mappings) {
-        map_box(creation.get(), space.get(), mapping, layout, state, path);
-      }
-      ZERO1_HDF5(path, H5Sselect_all, space.get());
-      const Handle dataset(ZERO1_HDF5(path, H5Dcreate2, group.get(), std::string(name(state)).c_str(),
-                                      H5T_IEEE_F32LE, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
-                           H5Dclose);
+    if (spec.shape.empty()) {
+      write_copied(group.get(), contents, static_cast<int>(p), folder, path);
+    } else {
+      write_mapped(group.get(), contents.layout, static_cast<int>(p), path);
     }
   }
 }

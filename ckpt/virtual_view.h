@@ -2,13 +2,16 @@
 // datasets: for readers that know nothing of this format.
 #pragma once
 
+#include <string>
+
+#include "ckpt/checkpoint_file.h"
 #include "ckpt/hdf5.h"
-#include "core/layout/buffer_layout.h"
 
 namespace zero1::ckpt {
 
-/// Creates /model/NAME/{param,exp_avg,exp_avg_sq} in an open checkpoint.h5. Source files are named
-/// relative to it. A scalar parameter is presented as a vector of one element, which HDF5 demands.
-void write_virtual_view(hid_t file, const Layout& layout, const std::string& path);
+/// Creates /model/NAME/{param,exp_avg,exp_avg_sq} in `folder`'s checkpoint.h5, which is open. Source files
+/// are named relative to it and are complete. HDF5 has no virtual scalars: a parameter without dimensions is
+/// copied out of its slice.
+void write_virtual_view(hid_t file, const CheckpointContents& contents, const std::string& folder);
 
 }  // namespace zero1::ckpt

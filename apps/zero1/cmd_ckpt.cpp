@@ -24,6 +24,7 @@ struct Flags {
   std::optional<std::int64_t> step;
   bool json = false;
   bool all = false;
+  bool force = false;
   ckpt::DiffOptions diff;
 };
 
@@ -105,7 +106,9 @@ void inspect_json(const ckpt::Checkpoint& checkpoint, const std::vector<ckpt::Le
                                      {"elements", parameter_count(checkpoint)}};
   json["leftovers"] = nlohmann::ordered_json::array();
   for (const ckpt::Leftover& each : leftovers) {
-    json["leftovers"].push_back({{"path", each.path}, {"bytes", each.bytes}, {"in_use", each.in_use}});
+    nlohmann::ordered_json in_use;  // null: unknown
+    if (each.use != ckpt::FolderUse::unknown) in_use = each.use == ckpt::FolderUse::writing;
+    json["leftovers"].push_back({{"path", each.path}, {"bytes", each.bytes}, {"in_use", in_use}});
   }
   fmt::print("{}\n", json.dump(1));
 }
@@ -143,12 +146,23 @@ void inspect_table(const ckpt::Checkpoint& checkpoint, bool all) {
   }
 }
 
+/// What is to be known and to be done of a hidden folder.
+std::string advice(const ckpt::Leftover& leftover, const std::string& root) {
+  switch (leftover.use) {
+    case ckpt::FolderUse::none:
+      return fmt::format("left behind by a run that was killed; remove: zero1 ckpt clean {}", root);
+    case ckpt::FolderUse::writing: return "being written right now";
+    case ckpt::FolderUse::unknown: break;
+  }
+  return fmt::format(
+      "this file system has no locks, so that it cannot be told whether a run is writing it; when none is: "
+      "zero1 ckpt clean --force {}",
+      root);
+}
+
 void print_leftovers(const std::vector<ckpt::Leftover>& leftovers, const std::string& root) {
   for (const ckpt::Leftover& each : leftovers) {
-    fmt::print("\n{}: {}, {}\n", each.path, format_bytes(each.bytes),
-               each.in_use
-                   ? "being written right now"
-                   : fmt::format("left behind by a run that was killed; remove: zero1 ckpt clean {}", root));
+    fmt::print("\n{}: {}, {}\n", each.path, format_bytes(each.bytes), advice(each, root));
   }
 }
 
@@ -174,8 +188,8 @@ int run_inspect(const Flags& flags) {
 }
 
 int run_verify(const Flags& flags) {
-  const std::string folder = ckpt::resolve_source(flags.source, flags.step);
-  const ckpt::VerifyReport report = ckpt::verify(folder);
+  const ckpt::VerifyReport report = ckpt::verify(flags.source, flags.step);
+  const std::string& folder = report.folder;
   if (flags.json) {
     fmt::print(
         "{}\n",
@@ -231,11 +245,13 @@ int run_diff(const Flags& flags) {
 
 int run_clean(const Flags& flags) {
   const std::vector<ckpt::Leftover> leftovers = ckpt::find_leftovers(flags.source);
-  ckpt::remove_leftovers(leftovers);
+  ckpt::remove_leftovers(leftovers, flags.force);
   for (const ckpt::Leftover& each : leftovers) {
+    const bool removed =
+        each.use == ckpt::FolderUse::none || (each.use == ckpt::FolderUse::unknown && flags.force);
     fmt::print("{}: {}\n", each.path,
-               each.in_use ? std::string("being written right now, left alone")
-                           : fmt::format("removed, {}", format_bytes(each.bytes)));
+               removed ? fmt::format("removed, {}", format_bytes(each.bytes))
+                       : fmt::format("left alone: {}", advice(each, flags.source)));
   }
   if (leftovers.empty()) fmt::print("{}: nothing to remove\n", flags.source);
   return 0;
@@ -292,6 +308,8 @@ void add_ckpt_command(CLI::App& app, int& status) {
       add_reader(*ckpt, "clean", "Remove what killed runs left behind in a folder of checkpoints", flags,
                  status, run_clean);
   clean->add_option("DIR", flags->source, "The folder")->required()->check(CLI::ExistingDirectory);
+  clean->add_flag("--force", flags->force,
+                  "Also where locks do not tell whether a run is writing: you know that none is");
 
   add_ckpt_transforms(*ckpt);
 }

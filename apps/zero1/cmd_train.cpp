@@ -24,6 +24,7 @@ int run_train(const TrainOptions& options) {
     for (const std::string& name : job.loader()->not_loaded()) {
       fmt::print("  not in the checkpoint: {}\n", name);
     }
+    for (const std::string& note : job.loader()->notes()) fmt::print("  {}\n", note);
   }
   TrainObserver observer;
   observer.on_step = [&](const StepMetrics& step) {

@@ -233,6 +233,14 @@ void add_checkpoint_flags(CLI::App& cmd, TrainOptions& o) {
       ->group(group)
       ->expected(1)
       ->take_all();
+  auto* use_checkpoint = cmd.add_flag("--use-checkpoint-opt_param-scheduler", o.use_checkpoint_schedule,
+                                      "Learning rate, its schedule, weight decay, AdamW's coefficients and "
+                                      "parameter groups of the checkpoint "
+                                      "(default: they must agree with the flags)");
+  auto* override_schedule = cmd.add_flag("--override-opt_param-scheduler", o.override_schedule,
+                                         "These as the flags say, whatever the checkpoint has");
+  use_checkpoint->group(group);
+  override_schedule->group(group)->excludes(use_checkpoint);
   cmd.add_option("--ckpt-step", o.load.step, "Which step of --load DIR (default: the latest)")->group(group);
 }
 

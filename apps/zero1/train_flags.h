@@ -26,6 +26,8 @@ struct TrainOptions {
   ckpt::SaveOptions save;
   ckpt::LoadOptions load;
   std::vector<std::string> renames;
+  bool override_schedule = false;
+  bool use_checkpoint_schedule = false;
 };
 
 /// Adds every flag; parsing fills `options`, which must outlive it.

@@ -71,9 +71,12 @@ MachineFactory TrainJob::machine() const {
 
 void TrainJob::open_checkpoints() {
   const bool load = !options_.load.source.empty();
-  if (!load && (options_.load.step || options_.load.weights_only || !options_.load.strict ||
-                !options_.renames.empty())) {
-    throw InputError("--ckpt-step, --no-strict, --load-weights-only and --rename need --load DIR");
+  if (!load &&
+      (options_.load.step || options_.load.weights_only || !options_.load.strict ||
+       !options_.renames.empty() || options_.override_schedule || options_.use_checkpoint_schedule)) {
+    throw InputError(
+        "--ckpt-step, --no-strict, --load-weights-only, --rename, --override-opt_param-scheduler and "
+        "--use-checkpoint-opt_param-scheduler need --load DIR");
   }
   if (load) {
     ckpt::LoadOptions load_options = options_.load;
@@ -82,7 +85,10 @@ void TrainJob::open_checkpoints() {
       if (equals == std::string::npos) throw InputError(fmt::format("--rename '{}': expected OLD=NEW", text));
       load_options.renames.emplace_back(text.substr(0, equals), text.substr(equals + 1));
     }
+    if (options_.override_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_flags;
+    if (options_.use_checkpoint_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_checkpoint;
     loader_.emplace(load_options, config_);
+    config_ = loader_->config();
   }
   if (!options_.save.folder.empty()) {
     saver_.emplace(options_.save, config_);
@@ -103,6 +109,7 @@ void TrainJob::observe(TrainObserver& observer) {
     observer.on_step_end = [this](int rank, RankTrainer& trainer, std::int64_t step) {
       saver_->step_done(rank, trainer, step);
     };
+    observer.on_rank_done = [this](int rank, RankTrainer& trainer) { saver_->rank_done(rank, trainer); };
   }
 }
 

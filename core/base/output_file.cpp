@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/file_io.h"
 
 namespace zero1 {
 namespace {
@@ -54,31 +54,14 @@ void OutputFile::append(std::string_view bytes) {
 }
 
 void OutputFile::write_at(std::int64_t offset, const void* from, std::int64_t bytes) {
-  const auto* cursor = static_cast<const char*>(from);
-  // One call transfers 2 GiB at most on Linux.
-  constexpr std::int64_t max_call_bytes = std::int64_t{1} << 30;
-  while (bytes > 0) {
-    const ssize_t put =
-        ::pwrite(fd_, cursor, static_cast<std::size_t>(std::min(bytes, max_call_bytes)), offset);
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) fail("pwrite");
-    cursor += put;
-    offset += put;
-    bytes -= put;
-  }
+  if (!write_whole(fd_, from, bytes, offset)) fail("pwrite");
 }
 
 void OutputFile::publish() {
   if (::fsync(fd_) != 0) fail("fsync");
   if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) fail("rename");
   ::close(std::exchange(fd_, -1));
-  // The rename itself is on disk only when the folder is; a file system that cannot do that is no failure.
-  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
-  const int folder_fd = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder_fd >= 0) {
-    ::fsync(folder_fd);
-    ::close(folder_fd);
-  }
+  flush_folder(parent_folder(path_));  // only now is the rename itself on disk
 }
 
 }  // namespace zero1

@@ -5,12 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/file_io.h"
 
 namespace zero1 {
 namespace {
@@ -21,9 +21,18 @@ namespace {
 
 }  // namespace
 
-InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  // Without O_NONBLOCK, opening a named pipe would wait for its writer.
-  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+// Without O_NONBLOCK, opening a named pipe would wait for its writer.
+InputFile::InputFile(std::string path)
+    : InputFile(path, ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+
+InputFile InputFile::in_folder(int folder_fd, const std::string& folder_path, const std::string& name) {
+  const int fd = ::openat(folder_fd, name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+  const std::string path = folder_path + "/" + name;
+  if (fd < 0 && errno == ELOOP) fail(path, "is a link, which is refused here");
+  return {path, fd};
+}
+
+InputFile::InputFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {
   if (fd_ < 0) fail(path_, fmt::format("cannot be opened for reading: {}", std::strerror(errno)));
   struct stat status {};
   const bool known = ::fstat(fd_, &status) == 0;
@@ -41,20 +50,10 @@ InputFile::~InputFile() {
 }
 
 void InputFile::read_at(std::int64_t offset, void* to, std::int64_t bytes) const {
-  auto* cursor = static_cast<char*>(to);
-  // One call transfers 2 GiB at most on Linux.
-  constexpr std::int64_t max_call_bytes = std::int64_t{1} << 30;
-  while (bytes > 0) {
-    const ssize_t got =
-        ::pread(fd_, cursor, static_cast<std::size_t>(std::min(bytes, max_call_bytes)), offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(path_, fmt::format("cannot read at byte {}: {}", offset, std::strerror(errno)));
-    if (got == 0)
-      fail(path_, fmt::format("has become shorter than the {} bytes it had when it was opened", size_bytes_));
-    cursor += got;
-    offset += got;
-    bytes -= got;
-  }
+  const std::int64_t got = read_whole(fd_, to, bytes, offset);
+  if (got < 0) fail(path_, fmt::format("cannot read at byte {}: {}", offset, std::strerror(errno)));
+  if (got < bytes)
+    fail(path_, fmt::format("has become shorter than the {} bytes it had when it was opened", size_bytes_));
 }
 
 }  // namespace zero1

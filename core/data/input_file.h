@@ -12,6 +12,9 @@ class InputFile {
  public:
   /// Throws InputError that names the file and why it cannot be read (missing, folder, pipe, no permission).
   explicit InputFile(std::string path);
+  /// The file `name` of an opened folder, whatever the folder is called by now. A symbolic link is refused.
+  /// `folder_path` is for messages and path().
+  static InputFile in_folder(int folder_fd, const std::string& folder_path, const std::string& name);
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
   ~InputFile();
@@ -23,6 +26,8 @@ class InputFile {
   void read_at(std::int64_t offset, void* to, std::int64_t bytes) const;
 
  private:
+  InputFile(std::string path, int fd);  ///< takes the descriptor; -1: errno says why
+
   std::string path_;
   int fd_ = -1;
   std::int64_t size_bytes_ = 0;

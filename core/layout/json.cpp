@@ -104,8 +104,11 @@ ParamSpec parse_param(const json& object, const std::string& where) {
 
 /// Parses JSON text. The library keeps the last of two equal keys; here that is an error.
 json parse_text(std::string_view text, const std::string& source) {
+  constexpr int max_depth = 64;  // the library writes values into messages recursively
   std::vector<std::set<std::string>> keys_of_open_objects;
-  const auto on_event = [&](int, json::parse_event_t event, json& parsed) {
+  const auto on_event = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (depth > max_depth)
+      throw InputError(fmt::format("{}: nested deeper than {} levels", source, max_depth));
     if (event == json::parse_event_t::object_start) keys_of_open_objects.emplace_back();
     if (event == json::parse_event_t::object_end) keys_of_open_objects.pop_back();
     if (event == json::parse_event_t::key) {

@@ -61,6 +61,14 @@ std::string Tracer::title_of(const Event& event) const {
   return title(event, name_at(info.layers, event.layer), name_at(info.params, event.param));
 }
 
+void Tracer::record_measured(Event event, std::int64_t begin_ns, std::int64_t end_ns) {
+  complete(event);
+  event.stream = StreamId::host;
+  event.begin_ns = begin_ns - start_ns_;
+  event.end_ns = end_ns - start_ns_;
+  lanes_[static_cast<std::size_t>(StreamId::host)]->push(event);
+}
+
 Tracer::Span::Span(Span&& other) noexcept
     : stream_(std::exchange(other.stream_, nullptr)),
       in_profiler_(other.in_profiler_),

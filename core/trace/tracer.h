@@ -40,6 +40,11 @@ class Tracer {
     if (enabled()) emit_instant(event);
   }
 
+  /// A span on the host that another thread has measured with now_ns(); called on the rank's thread, later.
+  void measured(const Event& event, std::int64_t begin_ns, std::int64_t end_ns) {
+    if (recorder_ != nullptr) record_measured(event, begin_ns, end_ns);
+  }
+
   /// Queues the begin of `event` on `stream` (passing the gate there) and gives it a handle; `end`
   /// queues its end on the same stream and records it. Both cost nothing when disabled. The event's
   /// stream field is set to the stream's kind. Spans of one stream end in reverse order of their begins.
@@ -69,6 +74,7 @@ class Tracer {
 
  private:
   void emit_instant(Event event);
+  void record_measured(Event event, std::int64_t begin_ns, std::int64_t end_ns);
   void complete(Event& event) const;  ///< fills rank, step, microbatch where unset
   std::string title_of(const Event& event) const;
 

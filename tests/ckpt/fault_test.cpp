@@ -128,7 +128,7 @@ TEST_CASE("leftovers are reported and removed, but not those being written") {
     const ckpt::PendingFolder pending(folder.path("root/step_00000008"));
     const auto leftovers = ckpt::find_leftovers(folder.path("root"));
     REQUIRE(leftovers.size() == 2);
-    CHECK(leftovers[0].in_use + leftovers[1].in_use == 1);
+    CHECK((leftovers[0].use == ckpt::FolderUse::writing) != (leftovers[1].use == ckpt::FolderUse::writing));
     ckpt::remove_leftovers(leftovers);
     CHECK(fs::exists(pending.path()));
     CHECK(ckpt::find_leftovers(folder.path("root")).size() == 1);

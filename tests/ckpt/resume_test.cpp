@@ -48,6 +48,7 @@ Run run(const TrainConfig& config, const ckpt::SaveOptions& save = {}, const ckp
     observer.on_step_end = [&](int rank, RankTrainer& trainer, std::int64_t step) {
       saver->step_done(rank, trainer, step);
     };
+    observer.on_rank_done = [&](int rank, RankTrainer& trainer) { saver->rank_done(rank, trainer); };
   }
   result.params = train(config, observer).param_hash;
   if (saver) saver->finish();

@@ -1,15 +1,50 @@
-// What a rank's file holds beside its slices: HDF5's own bytes.
+// The digests of a rank's file: of each slice, and of its frame, which is HDF5's own bytes between them.
 #pragma once
 
 #include <xxhash.h>
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "ckpt/format.h"
 
 namespace zero1::ckpt {
+
+/// XXH3-64 of what is fed to it.
+class Hash64 {
+ public:
+  Hash64() : state_(XXH3_createState(), XXH3_freeState) {
+    if (!state_) throw std::bad_alloc();
+    reset();
+  }
+  void reset() { XXH3_64bits_reset(state_.get()); }
+  void add(const void* bytes, std::int64_t count) {
+    XXH3_64bits_update(state_.get(), bytes, static_cast<std::size_t>(count));
+  }
+  std::uint64_t value() const { return XXH3_64bits_digest(state_.get()); }
+
+ private:
+  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
+};
+
+/// Reads the slice through `read_at(offset, to, bytes)`, shows it to `visit(values, first, count)` chunk by
+/// chunk, and returns the digest of its bytes.
+template <class ReadAt, class Visit>
+std::uint64_t slice_digest(const SliceRecord& slice, ReadAt&& read_at, Visit&& visit) {
+  constexpr std::int64_t elem_bytes = sizeof(float);
+  constexpr std::int64_t chunk_elems = 1 << 16;  // stays in the cache between reading and hashing
+  Hash64 hash;
+  std::vector<float> chunk(static_cast<std::size_t>(std::min(chunk_elems, slice.elems)));
+  for (std::int64_t at = 0; at < slice.elems; at += chunk_elems) {
+    const std::int64_t count = std::min(chunk_elems, slice.elems - at);
+    read_at(slice.offset_bytes + at * elem_bytes, chunk.data(), count * elem_bytes);
+    hash.add(chunk.data(), count * elem_bytes);
+    visit(chunk.data(), at, count);
+  }
+  return hash.value();
+}
 
 /// The byte ranges of a file of `file_bytes` that no slice covers, in order. Empty slices have no place.
 inline std::vector<Range> frame_ranges(const std::vector<SliceRecord>& slices, std::int64_t file_bytes) {
@@ -33,19 +68,17 @@ inline std::vector<Range> frame_ranges(const std::vector<SliceRecord>& slices, s
 template <class ReadAt>
 std::uint64_t frame_digest(const std::vector<SliceRecord>& slices, std::int64_t file_bytes,
                            ReadAt&& read_at) {
-  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash(XXH3_createState(),
-                                                                             XXH3_freeState);
-  XXH3_64bits_reset(hash.get());
+  Hash64 hash;
   std::vector<char> chunk;
   constexpr std::int64_t chunk_bytes = 1 << 16;
   for (const Range& range : frame_ranges(slices, file_bytes)) {
     for (std::int64_t at = range.start; at < range.end; at += chunk_bytes) {
       chunk.resize(static_cast<std::size_t>(std::min(chunk_bytes, range.end - at)));
       read_at(at, chunk.data(), static_cast<std::int64_t>(chunk.size()));
-      XXH3_64bits_update(hash.get(), chunk.data(), chunk.size());
+      hash.add(chunk.data(), static_cast<std::int64_t>(chunk.size()));
     }
   }
-  return XXH3_64bits_digest(hash.get());
+  return hash.value();
 }
 
 }  // namespace zero1::ckpt
