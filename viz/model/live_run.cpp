@@ -120,7 +120,10 @@ struct LiveRun::Impl {
       if (options.hooks.on_step_end) options.hooks.on_step_end(rank, trainer, step);
       check_stopping();
     };
-    observer.on_rank_done = [this](int rank, RankTrainer&) { watch->leave(rank); };
+    observer.on_rank_done = [this](int rank, RankTrainer& trainer) {
+      if (options.hooks.on_rank_done) options.hooks.on_rank_done(rank, trainer);
+      watch->leave(rank);
+    };
     observer.on_rank_failed = [this](int rank) { watch->leave(rank); };
   }
 
