@@ -14,8 +14,8 @@
 
 using namespace zero1;
 using namespace zero1::viz;
-using viz::test::read_png;
-using viz::test::run_viz;
+using zero1::viz::test::read_png;
+using zero1::viz::test::run_viz;
 using zero1::test::Outcome;
 using zero1::test::quoted;
 using zero1::test::TemporaryFolder;

@@ -9,6 +9,7 @@
 #include "viz/app/help.h"
 #include "viz/app/style.h"
 #include "viz/model/event_index.h"
+#include "viz/model/live_run.h"
 #include "viz/panels/draw.h"
 #include "viz/panels/input.h"
 
@@ -222,9 +223,11 @@ void Shell::draw_places(const Area& area) {
   if (!column) return;
   Area right{{area.at.x + area.size.x - right_px, area.at.y}, {right_px, area.size.y}};
   if (Entry* strip = find(Place::strip); strip != nullptr) {
-    const float strip_px = shown_tabs() > 0
-                               ? std::min(std::floor(15.5F * ImGui::GetFontSize()), right.size.y * 0.5F)
-                               : right.size.y;
+    // A scenario's explanation needs room.
+    const bool explained = document_.live != nullptr && !document_.live->explanation().empty();
+    const float wanted = std::floor((explained ? 27.0F : 17.5F) * ImGui::GetFontSize());
+    const float strip_px =
+        shown_tabs() > 0 ? std::min(wanted, std::floor(right.size.y * 0.55F)) : right.size.y;
     draw_window(*strip, {right.at, {right.size.x, strip_px}});
     right = {{right.at.x, right.at.y + strip_px + gap}, {right.size.x, right.size.y - strip_px - gap}};
   }
@@ -271,7 +274,7 @@ void Shell::draw_tabs(const Area& area) {
     wanted_focus_.clear();
   }
   ImGui::Begin(tabs_window, nullptr, fixed_window | ImGuiWindowFlags_NoTitleBar);
-  if (ImGui::BeginTabBar("tabs", ImGuiTabBarFlags_FittingPolicyScroll)) {
+  if (ImGui::BeginTabBar("tabs", ImGuiTabBarFlags_FittingPolicyResizeDown)) {
     for (Entry& entry : entries_) {
       if (entry.place != Place::tab || !shown(entry)) continue;
       const bool wanted = wanted_tab_ == entry.title;
