@@ -1,21 +1,32 @@
-// Checkpoints: what saving and resharding cost beyond moving the same bytes plainly.
+// Checkpoints: what saving, loading, resharding and gathering cost beyond moving the same bytes plainly, and
+// how much memory they take.
 //
-// bound of saving      = writing the same bytes with pwrite and flushing them (fsync)
-// bound of resharding  = reading the same bytes with pread and writing them so, as `cp` does
-// ratio                = bound's time / our time; 1 means nothing is lost
+// bound of saving      = writing the same bytes into as many files with pwrite and flushing them (fsync)
+// bound of loading     = reading the same bytes with pread; `unchecked`: the same without comparing digests
+// bound of resharding
+//     and gathering    = reading the same bytes with pread and writing and flushing them, as `cp` does
+// ratio                = bound's time / our time; 1 means nothing is lost. Ours and the bound alternate; the
+//                        best of each counts, and the median of the rounds' ratios stands beside it
+// memory               = the largest resident set of a process that does only this, with --mem-limit
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <limits>
 
+#include "ckpt/gather.h"
+#include "ckpt/verify.h"
 #include "ckpt/write.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/base/file_io.h"
 #include "core/base/units.h"
 
 using namespace zero1;
@@ -60,89 +71,178 @@ void require(bool holds, const char* what) {
   if (!holds) throw Error(what);
 }
 
-/// One file per rank, `bytes` in all, written and flushed; read from `from`'s files where it is given.
-void move_plainly(const std::string& to, const ckpt::Checkpoint& like, bool read_too) {
+enum class Move { read, write, copy };
+
+/// The bytes of a checkpoint's files, moved without looking at them.
+void move_plainly(Move move, const std::string& to, const ckpt::Checkpoint& like) {
   std::vector<char> chunk(static_cast<std::size_t>(chunk_bytes), 'x');
   for (std::size_t rank = 0; rank < like.files().size(); ++rank) {
-    const std::int64_t bytes = like.files()[rank].bytes;
-    const InputFile source(fmt::format("{}/{}", like.folder(), ckpt::rank_file_name(static_cast<int>(rank))));
-    const int fd = ::open(fmt::format("{}.{}", to, rank).c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    require(fd >= 0, "the plain file cannot be created");
-    for (std::int64_t at = 0; at < bytes; at += chunk_bytes) {
-      const std::int64_t count = std::min(chunk_bytes, bytes - at);
-      if (read_too) source.read_at(at, chunk.data(), count);
-      require(::pwrite(fd, chunk.data(), static_cast<std::size_t>(count), at) == count, "pwrite failed");
+    const std::string name = ckpt::rank_file_name(static_cast<int>(rank));
+    const InputFile source(like.folder() + "/" + name);
+    const std::string path = to + "/" + name;
+    const int fd = move == Move::read ? -1 : ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    require(move == Move::read || fd >= 0, "the plain file cannot be created");
+    for (std::int64_t at = 0; at < source.size_bytes(); at += chunk_bytes) {
+      const std::int64_t count = std::min(chunk_bytes, source.size_bytes() - at);
+      if (move != Move::write) source.read_at(at, chunk.data(), count);
+      require(move == Move::read || write_whole(fd, chunk.data(), count, at), "pwrite failed");
     }
+    if (move == Move::read) continue;
     require(::fsync(fd) == 0, "fsync failed");
     ::close(fd);
-    fs::remove(fmt::format("{}.{}", to, rank));
   }
 }
 
-template <class Action>
-double best_s(int repeats, Action&& action) {
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < repeats; ++i) {
-    const std::int64_t begin = now_ns();
+void read_everything(const ckpt::Checkpoint& checkpoint) {
+  std::vector<float> values(static_cast<std::size_t>(chunk_bytes) / sizeof(float));
+  const auto chunk_elems = static_cast<std::int64_t>(values.size());
+  for (std::size_t p = 0; p < checkpoint.layout().specs.size(); ++p) {
+    const std::int64_t elems = checkpoint.layout().specs[p].numel();
+    for (const ckpt::State state : ckpt::all_states) {
+      for (std::int64_t at = 0; at < elems; at += chunk_elems) {
+        checkpoint.read(static_cast<int>(p), state, {at, std::min(elems, at + chunk_elems)}, values.data());
+      }
+    }
+  }
+}
+
+double seconds_of(const std::function<void()>& action) {
+  const std::int64_t begin = now_ns();
+  action();
+  return static_cast<double>(now_ns() - begin) * 1e-9;
+}
+
+/// Both actions write, if anything, into the folder `scratch`, which is empty at their beginning.
+class Comparison {
+ public:
+  Comparison(std::string scratch, std::int64_t bytes, int rounds)
+      : scratch_(std::move(scratch)), bytes_(bytes), rounds_(rounds) {}
+
+  void row(const char* what, double goal, const std::function<void()>& ours,
+           const std::function<void()>& bound) {
+    double best_ours = std::numeric_limits<double>::infinity();
+    double best_bound = best_ours;
+    std::vector<double> ratios;
+    for (int i = 0; i < rounds_; ++i) {
+      const double ours_s = timed(ours);
+      const double bound_s = timed(bound);
+      best_ours = std::min(best_ours, ours_s);
+      best_bound = std::min(best_bound, bound_s);
+      ratios.push_back(bound_s / ours_s);
+    }
+    std::sort(ratios.begin(), ratios.end());
+    const double ratio = best_bound / best_ours;
+    fmt::print("{:<22}{:>8.3f} s {:>12}/s   bound {:>8.3f} s {:>12}/s   ratio {:.2f}  median {:.2f}", what,
+               best_ours, rate(best_ours), best_bound, rate(best_bound), ratio, ratios[ratios.size() / 2]);
+    if (goal > 0) fmt::print("  goal {:.1f}{}", goal, ratio >= goal ? "" : " MISSED");
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+
+ private:
+  double timed(const std::function<void()>& action) const {
+    fs::remove_all(scratch_);
+    fs::create_directories(scratch_);
+    ::sync();  // what came before is not this one's to flush
+    return seconds_of(action);
+  }
+  std::string rate(double seconds) const {
+    return format_bytes(static_cast<std::int64_t>(static_cast<double>(bytes_) / seconds));
+  }
+
+  std::string scratch_;
+  std::int64_t bytes_;
+  int rounds_;
+};
+
+/// The largest resident set of a process that does only `action`.
+void memory_row(const char* what, std::int64_t limit, const std::function<void()>& action) {
+  std::fflush(stdout);
+  const pid_t child = ::fork();
+  require(child >= 0, "fork failed");
+  if (child == 0) {
     action();
-    best = std::min(best, static_cast<double>(now_ns() - begin) * 1e-9);
+    ::_exit(0);
   }
-  return best;
-}
-
-void print_row(const char* what, std::int64_t bytes, double ours_s, double bound_s) {
-  const auto rate = [&](double s) {
-    return format_bytes(static_cast<std::int64_t>(static_cast<double>(bytes) / s));
-  };
-  fmt::print("{:<10}{:>12}{:>10.3f} s {:>12}/s   bound {:>8.3f} s {:>12}/s   ratio {:.2f}\n", what,
-             format_bytes(bytes), ours_s, rate(ours_s), bound_s, rate(bound_s), bound_s / ours_s);
+  int status = 0;
+  rusage usage{};
+  require(::wait4(child, &status, 0, &usage) == child && status == 0, "the child failed");
+  const std::int64_t peak = std::int64_t{usage.ru_maxrss} << 10;
+  fmt::print(
+      "{:<22}{:>12} at most{}\n", what, format_bytes(peak),
+      limit > 0 ? fmt::format("   bound {}{}", format_bytes(limit), peak <= limit ? "" : " MISSED") : "");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Saving and resharding against moving the same bytes plainly");
+  CLI::App app("Saving, loading, resharding and gathering against moving the same bytes plainly");
   std::string size = "512MiB";
   std::string folder = fs::temp_directory_path() / fmt::format("zero1-ckpt-bench-{}", ::getpid());
   std::string generate;
+  std::string mem_limit = "128MiB";
   int dp = 8;
   int to = 12;
   int workers = 1;
-  int repeats = 3;
+  int rounds = 3;
   app.add_option("--size", size, "Of the checkpoint")->capture_default_str();
   app.add_option("--dp", dp, "Ranks")->capture_default_str();
   app.add_option("--to", to, "Ranks to reshard to")->capture_default_str();
   app.add_option("--workers", workers, "Files written side by side")->capture_default_str();
-  app.add_option("--repeats", repeats, "The best of so many")->capture_default_str();
+  app.add_option("--rounds", rounds, "Of ours and the bound in turn")->capture_default_str();
+  app.add_option("--mem-limit", mem_limit, "For the element buffers")->capture_default_str();
+  app.add_option("--folder", folder, "Where to work: the disk that is measured")->capture_default_str();
   app.add_option("--generate", generate, "Only write a checkpoint of this size into this folder");
   CLI11_PARSE(app, argc, argv);
   const Table table;
   const LayoutCase from = layout_of(parse_bytes(size), dp);
   ckpt::WriteOptions options;
   options.workers = workers;
+  options.mem_limit_bytes = parse_bytes(mem_limit);
   if (!generate.empty()) {
     ckpt::write_checkpoint(generate, {}, from, table, options);
     return 0;
   }
-  fs::create_directories(folder);
   const std::string saved = folder + "/saved";
-  const std::string resharded = folder + "/resharded";
-  const double save_s = best_s(repeats, [&] {
-    fs::remove_all(saved);
-    ckpt::write_checkpoint(saved, {}, from, table, options);
-  });
-  const ckpt::Checkpoint source(saved);
-  const std::int64_t bytes = ckpt::slice_bytes(source.layout());
-  const double write_s = best_s(repeats, [&] { move_plainly(folder + "/plain", source, false); });
-  print_row("save", bytes, save_s, write_s);
+  const std::string scratch = folder + "/scratch";
   LayoutCase target = from;
   target.options.dp_size = target.options.expert_dp_size = to;
-  const double reshard_s = best_s(repeats, [&] {
-    fs::remove_all(resharded);
-    ckpt::write_checkpoint(resharded, {}, target, source, options);
-  });
-  const double copy_s = best_s(repeats, [&] { move_plainly(folder + "/plain", source, true); });
-  print_row("reshard", bytes, reshard_s, copy_s);
+  ckpt::GatherOptions gather;
+  gather.mem_limit_bytes = options.mem_limit_bytes;
+  const auto reshard = [&] {
+    ckpt::write_checkpoint(scratch + "/resharded", {}, target, ckpt::Checkpoint(saved), options);
+  };
+
+  // Before anything else, so that the children inherit as little as can be.
+  fs::create_directories(scratch);
+  memory_row("save, memory", 0, [&] { ckpt::write_checkpoint(saved, {}, from, table, options); });
+  constexpr std::int64_t over_limit = 64 << 20;  // of everything but the element buffers
+  const std::int64_t most = options.mem_limit_bytes + over_limit;
+  memory_row("reshard, memory", most, reshard);
+  memory_row("gather, memory", most,
+             [&] { ckpt::gather_hdf5(ckpt::Checkpoint(saved), scratch + "/gathered.h5", gather); });
+
+  const ckpt::Checkpoint source(saved, {}, ckpt::Digests::trust);
+  const std::int64_t bytes = ckpt::slice_bytes(source.layout());
+  const auto plain = [&](Move move) { return [&, move] { move_plainly(move, scratch, source); }; };
+  fmt::print("{} at dp {}, {} worker{}, in {}\n", format_bytes(bytes), dp, workers, workers == 1 ? "" : "s",
+             folder);
+  Comparison compare(scratch, bytes, rounds);
+  constexpr double goal = 0.8;
+  compare.row(
+      "save", goal, [&] { ckpt::write_checkpoint(scratch + "/saved", {}, from, table, options); },
+      plain(Move::write));
+  compare.row(
+      "load", 0, [&] { read_everything(ckpt::Checkpoint(saved)); }, plain(Move::read));
+  compare.row(
+      "load, unchecked", 0, [&] { read_everything(source); }, plain(Move::read));
+  compare.row(
+      "verify", 0, [&] { require(ckpt::verify(saved).faults.empty(), "verify found faults"); },
+      plain(Move::read));
+  compare.row("reshard", goal, reshard, plain(Move::copy));
+  compare.row(
+      "gather, HDF5", goal, [&] { ckpt::gather_hdf5(ckpt::Checkpoint(saved), scratch + "/all.h5", gather); },
+      plain(Move::copy));
   fs::remove_all(folder);
   return 0;
 }

@@ -128,11 +128,9 @@ PendingFolder::~PendingFolder() {
   ::close(fd_);
 }
 
-void PendingFolder::publish_file(const std::string& name) {
-  if (std::rename((path_ + "/" + name).c_str(), target_.c_str()) != 0) {
-    fail(target_, "cannot be put in its place");
-  }
-  flush_folder(parent_folder(target_));
+void PendingFolder::publish_file(const std::string& name, const std::string& to) {
+  if (std::rename((path_ + "/" + name).c_str(), to.c_str()) != 0) fail(to, "cannot be put in its place");
+  flush_folder(parent_folder(to));
 }
 
 void PendingFolder::publish() {
@@ -189,7 +187,7 @@ void set_latest(const std::string& root, std::int64_t step) {
   std::error_code error;
   fs::create_symlink(step_folder_name(step), pending.path() + "/" + std::string(latest_name), error);
   if (error) throw Error(fmt::format("{}: cannot be set: {}", pending.target(), error.message()));
-  pending.publish_file(std::string(latest_name));
+  pending.publish_file(std::string(latest_name), pending.target());
 }
 
 void prune(const std::string& root, std::int64_t keep_last) {

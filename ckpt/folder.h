@@ -23,8 +23,9 @@ class PendingFolder {
   const std::string& path() const { return path_; }
   const std::string& target() const { return target_; }
 
-  /// A file of this folder, flushed already, becomes `target` in one step, and that is flushed. Throws Error.
-  void publish_file(const std::string& name);
+  /// A file of this folder, flushed already, gets the path `to` in one step, and that is flushed. Throws
+  /// Error.
+  void publish_file(const std::string& name, const std::string& to);
 
   /// The files have been flushed: flushes the folder, renames it to its place in one step and flushes
   /// that. A folder that lies there already is exchanged in one step and removed afterwards.

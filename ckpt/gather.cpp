@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "ckpt/hdf5.h"
 #include "ckpt/rank_file.h"
+#include "ckpt/write.h"
 #include "core/base/error.h"
+#include "core/base/file.h"
 #include "core/data/safetensors.h"
 
 namespace zero1::ckpt {
@@ -22,7 +26,7 @@ class Reading {
   Reading(const Checkpoint& checkpoint, const GatherOptions& options, std::int64_t total_bytes)
       : checkpoint_(checkpoint), options_(options), total_bytes_(total_bytes) {
     constexpr std::int64_t smallest = 64 << 10;
-    constexpr std::int64_t largest = 8 << 20;
+    constexpr std::int64_t largest = 1 << 20;  // stays in the cache from reading it to writing it
     chunk_elems_ = std::clamp(options.mem_limit_bytes / 2, smallest, largest) / elem_bytes;
   }
 
@@ -59,6 +63,10 @@ std::int64_t gathered_bytes(const Checkpoint& checkpoint, const GatherOptions& o
   return elems * elem_bytes * static_cast<std::int64_t>(gathered_states(options).size());
 }
 
+std::string file_name_of(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
 std::string tensor_name(const std::string& param, State state) {
   return state == State::param ? param : fmt::format("{}.{}", param, name(state));
 }
@@ -86,85 +94,103 @@ std::map<std::pair<int, State>, std::int64_t> create_gathered(const Checkpoint& 
   return offsets;
 }
 
-/// The tensors of a .safetensors file as elements by parameter; states that it lacks are zero.
-class SafetensorsSource : public ElementSource {
+/// One safetensors file to be written.
+struct Shard {
+  std::string path;
+  std::vector<SafetensorsEntry> entries;
+  std::vector<std::pair<int, State>> sources;  ///< of each entry
+  std::int64_t bytes = 0;                      ///< of the tensors
+};
+
+/// Cuts between tensors, in model order, before a file would grow beyond the limit. As Hugging Face's
+/// libraries do; a tensor that is larger than the limit is alone in its file.
+std::vector<Shard> cut_into_shards(const Checkpoint& checkpoint, const GatherOptions& options) {
+  std::vector<Shard> shards(1);
+  const std::vector<ParamSpec>& specs = checkpoint.layout().specs;
+  for (int p = 0; p < static_cast<int>(specs.size()); ++p) {
+    const ParamSpec& spec = specs[static_cast<std::size_t>(p)];
+    for (const State state : gathered_states(options)) {
+      const DType dtype = state == State::param ? options.dtype.value_or(spec.dtype) : DType::fp32;
+      const std::int64_t bytes = spec.numel() * size_bytes(dtype);
+      const bool full = options.max_shard_bytes && shards.back().bytes + bytes > *options.max_shard_bytes;
+      if (full && !shards.back().entries.empty()) shards.emplace_back();
+      shards.back().entries.push_back({tensor_name(spec.name, state), dtype, spec.shape});
+      shards.back().sources.emplace_back(p, state);
+      shards.back().bytes += bytes;
+    }
+  }
+  return shards;
+}
+
+constexpr std::string_view safetensors_ending = ".safetensors";
+
+/// model.safetensors, or model-00001-of-00003.safetensors and so on.
+void name_shards(std::vector<Shard>& shards, const std::string& path) {
+  const std::string stem = path.substr(0, path.size() - safetensors_ending.size());
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    shards[i].path = shards.size() == 1
+                         ? path
+                         : fmt::format("{}-{:05}-of-{:05}{}", stem, i + 1, shards.size(), safetensors_ending);
+  }
+}
+
+std::string index_json(const std::vector<Shard>& shards) {
+  std::int64_t total = 0;
+  nlohmann::json weight_map = nlohmann::json::object();  // keys come sorted
+  for (const Shard& shard : shards) {
+    total += shard.bytes;
+    for (const SafetensorsEntry& entry : shard.entries) weight_map[entry.name] = file_name_of(shard.path);
+  }
+  return nlohmann::json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n";
+}
+
+void write_shard(const Shard& shard, const std::string& path, Reading& reading,
+                 const std::string& state_json) {
+  SafetensorsWriter file(path, shard.entries, {{"format", "pt"}, {"zero1_state", state_json}});
+  for (std::size_t entry = 0; entry < shard.entries.size(); ++entry) {
+    reading.read(
+        shard.sources[entry].first, shard.sources[entry].second,
+        [&](Range range, const float* values) { file.write_fp32(entry, range.start, values, range.size()); });
+  }
+  file.close();
+}
+
+void refuse_existing(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return;
+  throw InputError(fmt::format("{}: is there already; name a new file", path));
+}
+
+/// Files that have got their names; they lose them again unless all have.
+class PublishedFiles {
  public:
-  explicit SafetensorsSource(const std::string& path) : file_(path) {
-    for (const SafetensorsEntry& entry : file_.entries()) {
-      if (state_of(entry.name) != State::param) continue;
-      if (!entry.foreign_dtype.empty()) {
-        throw InputError(fmt::format("{}: tensor '{}' has dtype {}; parameters are F32, BF16, F16 or F64",
-                                     path, entry.name, entry.foreign_dtype));
-      }
-      params_.push_back(
-          {&entry, find_state(entry, State::exp_avg, path), find_state(entry, State::exp_avg_sq, path)});
+  PublishedFiles() = default;
+  PublishedFiles(const PublishedFiles&) = delete;
+  PublishedFiles& operator=(const PublishedFiles&) = delete;
+  ~PublishedFiles() {
+    for (const std::string& path : paths_) {
+      std::error_code ignored;
+      std::filesystem::remove(path, ignored);
     }
-    // Files order tensors by element size; by name the order is the same whatever the dtypes.
-    std::sort(params_.begin(), params_.end(),
-              [](const Tensors& a, const Tensors& b) { return a.by_state[0]->name < b.by_state[0]->name; });
   }
-
-  std::vector<ParamSpec> specs(DType dtype) const {
-    std::vector<ParamSpec> specs;
-    for (const Tensors& each : params_) {
-      specs.push_back({each.by_state[0]->name, each.by_state[0]->shape, dtype, false, false});
-    }
-    return specs;
+  void publish(PendingFolder& pending, const std::string& path) {
+    pending.publish_file(file_name_of(path), path);
+    paths_.push_back(path);
   }
-
-  void read(int param, State state, Range range, float* out) const override {
-    const SafetensorsEntry* entry =
-        params_[static_cast<std::size_t>(param)].by_state[static_cast<std::size_t>(state)];
-    if (entry == nullptr) {
-      std::fill(out, out + range.size(), 0.0F);
-      return;
-    }
-    const std::vector<float> values = file_.read_fp32(*entry, range);
-    std::copy(values.begin(), values.end(), out);
-  }
-
-  const std::map<std::string, std::string>& metadata() const { return file_.metadata(); }
+  std::vector<std::string> keep() { return std::exchange(paths_, {}); }
 
  private:
-  struct Tensors {
-    std::array<const SafetensorsEntry*, state_count> by_state;
-  };
-
-  /// NAME.exp_avg is a state of NAME where there is a NAME, and a parameter otherwise.
-  State state_of(const std::string& tensor) const {
-    for (const State state : {State::exp_avg, State::exp_avg_sq}) {
-      const std::string suffix = fmt::format(".{}", name(state));
-      if (tensor.ends_with(suffix) &&
-          file_.find(std::string_view(tensor).substr(0, tensor.size() - suffix.size())) != nullptr)
-        return state;
-    }
-    return State::param;
-  }
-
-  const SafetensorsEntry* find_state(const SafetensorsEntry& param, State state,
-                                     const std::string& path) const {
-    const SafetensorsEntry* entry = file_.find(tensor_name(param.name, state));
-    if (entry != nullptr && entry->shape != param.shape) {
-      throw InputError(
-          fmt::format("{}: '{}' does not have the shape of '{}'", path, entry->name, param.name));
-    }
-    return entry;
-  }
-
-  SafetensorsReader file_;
-  std::vector<Tensors> params_;
+  std::vector<std::string> paths_;
 };
 
 }  // namespace
 
 void gather_hdf5(const Checkpoint& checkpoint, const std::string& path, const GatherOptions& options) {
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) {
-    throw InputError(fmt::format("{}: is there already; name a new file", path));
-  }
+  refuse_existing(path);
   // Written in a hidden folder beside its place, whose lock and removal it shares with checkpoints.
   PendingFolder pending(path);
-  const std::string temporary = pending.path() + "/gathered.h5";
+  check_space(pending.path(), gathered_bytes(checkpoint, options));
+  const std::string temporary = pending.path() + "/" + file_name_of(path);
   const auto offsets = create_gathered(checkpoint, temporary, options);
   RawFile file(temporary);
   Reading reading(checkpoint, options, gathered_bytes(checkpoint, options));
@@ -174,39 +200,36 @@ void gather_hdf5(const Checkpoint& checkpoint, const std::string& path, const Ga
     });
   }
   file.flush_to_disk();
-  pending.publish_file("gathered.h5");
+  pending.publish_file(file_name_of(path), path);
 }
 
-void gather_safetensors(const Checkpoint& checkpoint, const std::string& path, const GatherOptions& options) {
-  std::vector<SafetensorsEntry> entries;
-  for (const ParamSpec& spec : checkpoint.layout().specs) {
-    for (const State state : gathered_states(options)) {
-      const DType dtype = state == State::param ? options.dtype.value_or(spec.dtype) : DType::fp32;
-      entries.push_back({tensor_name(spec.name, state), dtype, spec.shape});
-    }
+std::vector<std::string> gather_safetensors(const Checkpoint& checkpoint, const std::string& path,
+                                            const GatherOptions& options) {
+  if (!path.ends_with(safetensors_ending)) {
+    throw InputError(fmt::format("{}: must end in {}", path, safetensors_ending));
   }
-  SafetensorsWriter file(path, std::move(entries),
-                         {{"format", "pt"}, {"zero1_state", to_json(checkpoint.state())}});
+  std::vector<Shard> shards = cut_into_shards(checkpoint, options);
+  name_shards(shards, path);
+  const std::string index = path + ".index.json";
+  std::int64_t total_bytes = 0;
+  for (const Shard& shard : shards) {
+    refuse_existing(shard.path);
+    total_bytes += shard.bytes;
+  }
+  if (shards.size() > 1) refuse_existing(index);
+
+  PendingFolder pending(path);
+  check_space(pending.path(), total_bytes);
   Reading reading(checkpoint, options, gathered_bytes(checkpoint, options));
-  std::size_t entry = 0;
-  for (int p = 0; p < static_cast<int>(checkpoint.layout().specs.size()); ++p) {
-    for (const State state : gathered_states(options)) {
-      reading.read(p, state, [&](Range range, const float* values) {
-        file.write_fp32(entry, range.start, values, range.size());
-      });
-      ++entry;
-    }
+  const std::string state_json = to_json(checkpoint.state());
+  for (const Shard& shard : shards) {
+    write_shard(shard, pending.path() + "/" + file_name_of(shard.path), reading, state_json);
   }
-  file.close();
-}
-
-void import_safetensors(const std::string& path, const std::string& folder, const LayoutOptions& layout,
-                        DType param_dtype, const WriteOptions& options) {
-  const SafetensorsSource source(path);
-  RunState state;
-  const auto recorded = source.metadata().find("zero1_state");
-  if (recorded != source.metadata().end()) state = parse_run_state(recorded->second, path);
-  write_checkpoint(folder, state, {"", source.specs(param_dtype), layout}, source, options);
+  if (shards.size() > 1) write_file(pending.path() + "/" + file_name_of(index), index_json(shards));
+  PublishedFiles published;
+  for (const Shard& shard : shards) published.publish(pending, shard.path);
+  if (shards.size() > 1) published.publish(pending, index);
+  return published.keep();
 }
 
 }  // namespace zero1::ckpt

@@ -1,11 +1,12 @@
-// Out of a checkpoint and into one: a single HDF5 file in model space, safetensors.
+// Out of a checkpoint: a single HDF5 file in model space, or safetensors.
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "ckpt/write.h"
+#include "ckpt/checkpoint.h"
 
 namespace zero1::ckpt {
 
@@ -13,22 +14,23 @@ struct GatherOptions {
   bool model_only = false;     ///< parameters, without the optimizer's states
   std::optional<DType> dtype;  ///< of parameters in safetensors; without: each parameter's own
   std::int64_t mem_limit_bytes = 256LL << 20;
+  std::optional<std::int64_t> max_shard_bytes;  ///< of tensors in one safetensors file; without: no limit
   std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)> on_progress;
 };
 
 /// One HDF5 file with /model/NAME/{param,exp_avg,exp_avg_sq} as ordinary float32 datasets in full shape,
-/// and /state. Appears whole or not at all.
+/// and /state. Appears whole or not at all. Throws InputError when `path` is there already.
 void gather_hdf5(const Checkpoint& checkpoint, const std::string& path, const GatherOptions& options);
 
-/// One .safetensors file: NAME, and NAME.exp_avg, NAME.exp_avg_sq in fp32 unless model_only. The metadata
-/// hold /state, so that the file can be imported again. Parameters are fp32 main parameters when `dtype`
-/// says float32, else rounded.
-void gather_safetensors(const Checkpoint& checkpoint, const std::string& path, const GatherOptions& options);
-
-/// The inverse: writes the checkpoint `folder` with the given layout options from such a file, or from any
-/// file of weights: states that it lacks are zero. Throws InputError naming tensors of unexpected names or
-/// shapes.
-void import_safetensors(const std::string& path, const std::string& folder, const LayoutOptions& layout,
-                        DType param_dtype, const WriteOptions& options);
+/// NAME, and NAME.exp_avg, NAME.exp_avg_sq in fp32 unless model_only, as `path`, which ends in .safetensors.
+/// Parameters are fp32 main parameters when `dtype` says float32, else rounded. The metadata hold /state, so
+/// that the file can be imported again.
+///
+/// What exceeds max_shard_bytes becomes several files, cut between tensors as Hugging Face's libraries do:
+/// for X.safetensors the files X-00001-of-00003.safetensors … and X.safetensors.index.json, which says where
+/// each tensor lies and comes last. Files appear whole; on failure none stays. Throws InputError when one of
+/// them is there already. Returns the files' paths, the index last.
+std::vector<std::string> gather_safetensors(const Checkpoint& checkpoint, const std::string& path,
+                                            const GatherOptions& options);
 
 }  // namespace zero1::ckpt

@@ -38,6 +38,12 @@ std::int64_t RawFile::size_bytes() const {
 
 void RawFile::write_at(std::int64_t offset, const void* from, std::int64_t bytes) {
   if (!write_whole(fd_, from, bytes, offset)) fail("pwrite");
+  constexpr std::int64_t worthwhile_bytes = 8 << 20;
+  const std::int64_t end = offset + bytes;
+  if (end - on_its_way_ < worthwhile_bytes) return;
+  // Begins only, and promises nothing: that is what flush_to_disk is for.
+  ::sync_file_range(fd_, on_its_way_, end - on_its_way_, SYNC_FILE_RANGE_WRITE);
+  on_its_way_ = end;
 }
 
 void RawFile::read_at(std::int64_t offset, void* to, std::int64_t bytes) const {

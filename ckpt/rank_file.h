@@ -9,7 +9,8 @@
 
 namespace zero1::ckpt {
 
-/// A descriptor that is written at offsets and closed with its owner.
+/// A descriptor that is written at offsets and closed with its owner. Who writes from front to back has the
+/// disk at work meanwhile; otherwise it would begin with the flush.
 class RawFile {
  public:
   explicit RawFile(std::string path);  ///< an existing file, for reading and writing
@@ -27,6 +28,7 @@ class RawFile {
 
   std::string path_;
   int fd_ = -1;
+  std::int64_t on_its_way_ = 0;  ///< before this offset the disk has been told to begin
 };
 
 /// HDF5 lays the file out; the elements are then written past it. Slices are written in the order of

@@ -87,22 +87,27 @@ class SliceReader {
   }
 
   std::size_t count() const { return slices_.size(); }
+  std::int64_t elems(std::size_t index) const { return slices_[index].elems; }
   std::int64_t bytes() const {
     std::int64_t elems = 0;
     for (const SliceRecord& slice : slices_) elems += slice.elems;
     return elems * static_cast<std::int64_t>(sizeof(float));
   }
 
-  /// Slice number `index`, padding zero. Blocks until it is on the host.
-  void read(std::size_t index, std::vector<float>& values) {
+  /// Elements [wanted) of slice number `index`, padding zero. Blocks until they are on the host.
+  void read(std::size_t index, Range wanted, float* values) {
     const SliceRecord& slice = slices_[index];
-    values.assign(static_cast<std::size_t>(slice.elems), 0.0F);
+    std::fill(values, values + wanted.size(), 0.0F);
     RankContext& context = trainer_.context();
     for (const ParamShard& row : rows_[static_cast<std::size_t>(slice.buffer)]) {
-      if (row.bucket != slice.bucket) continue;
+      const Range part = intersect(row.gbuf_local, wanted);
+      if (row.bucket != slice.bucket || part.empty()) continue;
       const Held& held = held_[static_cast<std::size_t>(row.param)];
-      const Range local = row.param_range.shifted(held.row->gbuf_local.start - held.row->param_range.start);
-      context.device.copy_to_host(context.compute, values.data() + row.gbuf_local.start,
+      // From this slice to the parameter, and from there to where the run holds it.
+      const std::int64_t param_start = row.param_range.start + (part.start - row.gbuf_local.start);
+      const Range local =
+          part.normalized(param_start + held.row->gbuf_local.start - held.row->param_range.start);
+      context.device.copy_to_host(context.compute, values + (part.start - wanted.start),
                                   view_of(*held.shard, static_cast<State>(slice.state)).slice(local));
     }
     context.compute.synchronize();
@@ -118,6 +123,9 @@ class SliceReader {
   std::vector<SliceRecord> slices_;            ///< to be written by this rank
   std::vector<std::vector<ParamShard>> rows_;  ///< by buffer, of the stored layout
 };
+
+/// Elements on their way from a rank to its file at a time: they stay in the cache.
+constexpr std::int64_t chunk_elems = 1 << 18;
 
 /// One checkpoint on its way.
 struct Session {
@@ -164,10 +172,10 @@ class Saver::Impl {
     bool last = false;
     {
       const auto span = this->span(trainer, trace::Kind::checkpoint_write, slices.bytes());
-      std::vector<float> values;
-      last = write_rank(*session, rank, [&](std::size_t index) {
-        slices.read(index, values);
-        return values.data();
+      std::vector<float> chunk(static_cast<std::size_t>(chunk_elems));
+      last = write_rank(*session, rank, [&](std::size_t index, Range wanted) {
+        slices.read(index, wanted, chunk.data());
+        return chunk.data();
       });
     }
     if (!last) return;
@@ -261,13 +269,18 @@ class Saver::Impl {
       busy_[static_cast<std::size_t>(rank)] = true;
     }
     auto snapshot = std::make_shared<std::vector<std::vector<float>>>(slices.count());
-    for (std::size_t i = 0; i < slices.count(); ++i) slices.read(i, (*snapshot)[i]);
+    for (std::size_t i = 0; i < slices.count(); ++i) {
+      (*snapshot)[i].resize(static_cast<std::size_t>(slices.elems(i)));
+      slices.read(i, {0, slices.elems(i)}, (*snapshot)[i].data());
+    }
     const std::lock_guard lock(mutex_);
     jobs_.push_back([this, rank, session = std::move(session), snapshot, bytes = slices.bytes()] {
       const std::int64_t step = session->contents.state.step;
       bool last = false;
       measure(rank, step, event_of(trace::Kind::checkpoint_write, bytes), [&] {
-        last = write_rank(*session, rank, [&](std::size_t index) { return (*snapshot)[index].data(); });
+        last = write_rank(*session, rank, [&](std::size_t index, Range wanted) {
+          return (*snapshot)[index].data() + wanted.start;
+        });
       });
       if (last) {
         measure(rank, step, event_of(trace::Kind::checkpoint_publish), [&] { publish(*session); });
@@ -278,14 +291,18 @@ class Saver::Impl {
     changed_.notify_all();
   }
 
-  /// True for the rank that comes last: everything is there, to be published.
+  /// `values_of(index, range)` gives elements of a slice. True for the rank that comes last: everything is
+  /// there, to be published.
   template <class ValuesOf>
   bool write_rank(Session& session, int rank, ValuesOf&& values_of) {
     CheckpointContents& contents = session.contents;
     RankFileWriter writer(session.pending.path(), contents.layout, rank, contents.state.step);
     for (std::size_t i = 0; i < writer.slices().size(); ++i) {
       const std::int64_t elems = writer.slices()[i].elems;
-      writer.append(values_of(i), elems);
+      for (std::int64_t at = 0; at < elems; at += chunk_elems) {
+        const Range wanted{at, std::min(elems, at + chunk_elems)};
+        writer.append(values_of(i, wanted), wanted.size());
+      }
     }
     const RankFileRecord record = writer.finish();
     const std::lock_guard lock(mutex_);

@@ -32,7 +32,7 @@ class Writing {
         options_(options),
         total_bytes_(slice_bytes(contents.layout)) {
     constexpr std::int64_t smallest = 64 << 10;
-    constexpr std::int64_t largest = 8 << 20;  // more does not make a disk faster
+    constexpr std::int64_t largest = 1 << 20;  // stays in the cache from filling it to writing it
     chunk_elems_ =
         std::clamp(options.mem_limit_bytes / (2 * options.workers), smallest, largest) / elem_bytes;
   }
@@ -83,13 +83,17 @@ class Writing {
                    State state, std::vector<float>& chunk) {
     for (std::int64_t at = 0; at < elems && !failed_; at += chunk_elems_) {
       const Range local{at, std::min(elems, at + chunk_elems_)};
-      chunk.assign(static_cast<std::size_t>(local.size()), 0.0F);  // padding is zero
+      chunk.resize(static_cast<std::size_t>(local.size()));
+      std::int64_t filled = at;
       for (const ParamShard& row : rows) {
         const Range part = intersect(row.gbuf_local, local);
         if (row.bucket != bucket || part.empty()) continue;
+        std::fill(chunk.begin() + (filled - at), chunk.begin() + (part.start - at), 0.0F);
+        filled = part.end;
         const std::int64_t param_start = row.param_range.start + (part.start - row.gbuf_local.start);
         source_.read(row.param, state, part.normalized(param_start), chunk.data() + (part.start - at));
       }
+      std::fill(chunk.begin() + (filled - at), chunk.end(), 0.0F);  // padding is zero
       writer.append(chunk.data(), local.size());
       progress(local.size() * elem_bytes);
     }
@@ -114,21 +118,21 @@ class Writing {
   std::exception_ptr failure_;
 };
 
-void check_space(const std::string& folder, std::int64_t needed_bytes) {
-  std::error_code error;
-  const fs::space_info space = fs::space(fs::path(folder), error);
-  if (error || space.available >= static_cast<std::uintmax_t>(needed_bytes)) return;
-  throw InputError(fmt::format("{}: the checkpoint needs {}, but only {} are free there", folder,
-                               format_bytes(needed_bytes),
-                               format_bytes(static_cast<std::int64_t>(space.available))));
-}
-
 }  // namespace
 
 std::int64_t slice_bytes(const Layout& layout) {
   std::int64_t elems = 0;
   for (const BufferLayout& buffer : layout.buffers) elems += buffer.numel;
   return elems * state_count * elem_bytes;
+}
+
+void check_space(const std::string& folder, std::int64_t needed_bytes) {
+  std::error_code error;
+  const fs::space_info space = fs::space(fs::path(folder), error);
+  if (error || space.available >= static_cast<std::uintmax_t>(needed_bytes)) return;
+  throw InputError(fmt::format("{}: {} are needed, but only {} are free there", folder,
+                               format_bytes(needed_bytes),
+                               format_bytes(static_cast<std::int64_t>(space.available))));
 }
 
 void write_checkpoint(const std::string& folder, const RunState& state, const LayoutCase& layout_case,

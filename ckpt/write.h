@@ -16,6 +16,9 @@ struct WriteOptions {
   std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)> on_progress;
 };
 
+/// Throws InputError when the file system of `folder` has less room than that.
+void check_space(const std::string& folder, std::int64_t needed_bytes);
+
 /// The bytes of all slices of a layout, padding included.
 std::int64_t slice_bytes(const Layout& layout);
 

@@ -8,6 +8,7 @@
 
 #include "apps/zero1/cmd_ckpt.h"
 #include "ckpt/gather.h"
+#include "ckpt/import.h"
 #include "ckpt/pieces.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
@@ -23,12 +24,14 @@ struct Flags {
   std::string target;
   std::optional<std::int64_t> step;
   std::optional<int> dp;
+  std::optional<int> expert_dp;
   std::string bucket_size;
   std::optional<bool> high_nccl_busbw;
   int workers = 1;
   std::string mem_limit = "256MiB";
   bool dry_run = false;
   bool model_only = false;
+  std::string max_shard_size;
   std::string dtype;
 };
 
@@ -60,6 +63,7 @@ std::int64_t mem_limit(const Flags& flags) {
 
 void apply_layout_flags(const Flags& flags, LayoutOptions& options) {
   if (flags.dp) options.dp_size = options.expert_dp_size = *flags.dp;
+  if (flags.expert_dp) options.expert_dp_size = *flags.expert_dp;
   if (flags.bucket_size == "none") {
     options.bucket_size_elems.reset();
   } else if (!flags.bucket_size.empty()) {
@@ -128,13 +132,22 @@ void run_gather(const Flags& flags) {
           fmt::format("--dtype {}: float32, bfloat16 or float16, for a .safetensors file", flags.dtype));
     }
   }
+  if (!flags.max_shard_size.empty()) {
+    options.max_shard_bytes = parse_bytes(flags.max_shard_size);
+    if (!safetensors || *options.max_shard_bytes < 1) {
+      throw InputError(
+          fmt::format("--max-shard-size {}: at least 1 byte, for a .safetensors file", flags.max_shard_size));
+    }
+  }
+  std::vector<std::string> written{flags.target};
   if (safetensors) {
-    ckpt::gather_safetensors(source, flags.target, options);
+    written = ckpt::gather_safetensors(source, flags.target, options);
   } else {
     ckpt::gather_hdf5(source, flags.target, options);
   }
-  fmt::print("{}: {}\n", flags.target,
-             format_bytes(static_cast<std::int64_t>(std::filesystem::file_size(flags.target))));
+  for (const std::string& path : written) {
+    fmt::print("{}: {}\n", path, format_bytes(static_cast<std::int64_t>(std::filesystem::file_size(path))));
+  }
 }
 
 void run_import(const Flags& flags) {
@@ -150,6 +163,10 @@ void add_layout_flags(CLI::App& command, const std::shared_ptr<Flags>& flags, bo
   command.add_option("--dp", flags->dp, "Ranks of the new checkpoint")
       ->check(CLI::Range(1, max_dp_size))
       ->required(dp_required);
+  command
+      .add_option("--expert-dp", flags->expert_dp,
+                  "Ranks that share expert-parallel parameters (default: --dp)")
+      ->check(CLI::Range(1, max_dp_size));
   command.add_option("--bucket-size", flags->bucket_size,
                      "Elements, such as 40M, or none for one bucket per buffer");
   command.add_flag_function(
@@ -181,6 +198,9 @@ void add_ckpt_transforms(CLI::App& ckpt) {
   gather->add_option("--ckpt-step", flags->step, "Which step of a folder (default: the latest)");
   gather->add_flag("--model-only", flags->model_only, "Without the optimizer's states");
   gather->add_option("--dtype", flags->dtype, "Of the parameters in safetensors (default: each one's own)");
+  gather->add_option("--max-shard-size", flags->max_shard_size,
+                     "Several safetensors files of at most so many bytes, such as 5GB, and the index that "
+                     "Hugging Face's libraries read");
   gather->callback([flags] { run_gather(*flags); });
 
   CLI::App* reshard = ckpt.add_subcommand("reshard", "The same checkpoint for another number of ranks");
@@ -193,7 +213,8 @@ void add_ckpt_transforms(CLI::App& ckpt) {
   CLI::App* import = ckpt.add_subcommand(
       "import",
       "A checkpoint from safetensors: parameters, and NAME.exp_avg, NAME.exp_avg_sq where it has them");
-  add_common(*import, *flags, "FILE.safetensors", "The new checkpoint's folder");
+  add_common(*import, *flags, "FILE.safetensors, or the .safetensors.index.json of several",
+             "The new checkpoint's folder");
   import->add_option("--dtype", flags->dtype, "Of the parameters in training (default: float32)");
   add_layout_flags(*import, flags, true);
   import->callback([flags] { run_import(*flags);

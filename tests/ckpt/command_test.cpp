@@ -1,8 +1,10 @@
 // zero1 train --save/--load and zero1 ckpt, as people call them.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
 
+#include "tests/ckpt/python.h"
 #include "tests/support/command.h"
 #include "tests/support/temporary_folder.h"
 
@@ -84,4 +86,152 @@ TEST_CASE("differences are listed, faults are named") {
   CHECK(test::run_zero1("ckpt clean " + root).says("removed"));
   CHECK(!std::filesystem::exists(root + "/.tmp-step_00000003.1.0"));
   CHECK(test::run_zero1("train --train-iters 1 --save-interval 3").status == 2);
+}
+
+TEST_CASE("a flipped byte is refused by whatever reads, by file and slice") {
+  const test::TemporaryFolder folder;
+  const std::string root = folder.path("run");
+  REQUIRE(test::run_zero1(tiny + "--dp 2 --train-iters 2 --save " + root).status == 0);
+  const std::string rank1 = folder.read("run/step_00000002/rank_00001.h5");
+  std::string flipped = rank1;
+  flipped[flipped.size() / 2] = static_cast<char>(flipped[flipped.size() / 2] ^ 1);
+  folder.write("run/step_00000002/rank_00001.h5", flipped);
+  const std::string part = "rank_00001.h5: /buffers/0/buckets/0/exp_avg: its bytes are not those";
+  const std::string copy = folder.path("copy");
+  for (const std::string& command :
+       {tiny + "--dp 2 --train-iters 3 --load " + root, tiny + "--dp 3 --train-iters 3 --load " + root,
+        "ckpt reshard " + root + " " + copy + " --dp 3", "ckpt gather " + root + " " + copy + ".h5",
+        "ckpt export " + root + " " + copy + ".safetensors", "ckpt diff " + root + " " + root}) {
+    const test::Outcome outcome = test::run_zero1(command);
+    CHECK_MESSAGE(outcome.status == 2, command << ": " << outcome.output);
+    CHECK_MESSAGE(outcome.says(part), outcome.output);
+  }
+  CHECK(folder.count() == 1);  // nothing of the copies
+  // Weights alone do not need what is broken.
+  CHECK(test::run_zero1(tiny + "--dp 2 --train-iters 3 --load-weights-only --load " + root).status == 0);
+}
+
+TEST_CASE("a run that goes on with other hyperparameters must say which side wins") {
+  const test::TemporaryFolder folder;
+  const std::string root = folder.path("run");
+  const std::string cosine = tiny + "--dp 2 --lr 0.01 --lr-decay-style cosine --lr-decay-iters 8 ";
+  REQUIRE(test::run_zero1(cosine + "--train-iters 4 --save " + root).status == 0);
+  const std::string expected = final_params(test::run_zero1(cosine + "--train-iters 6"));
+  CHECK(final_params(test::run_zero1(cosine + "--train-iters 6 --load " + root)) == expected);
+
+  const std::string plain = tiny + "--dp 2 --train-iters 6 --load " + root;
+  const test::Outcome refused = test::run_zero1(plain);
+  CHECK(refused.status == 2);
+  CHECK_MESSAGE(refused.says("--lr: 0.001 here, 0.01 in the checkpoint"), refused.output);
+  CHECK(refused.says("--lr-decay-style: constant here, cosine in the checkpoint"));
+  const test::Outcome stored = test::run_zero1(plain + " --use-checkpoint-opt_param-scheduler");
+  CHECK(final_params(stored) == expected);
+  CHECK(stored.says("the checkpoint's value is taken"));
+  const test::Outcome overridden = test::run_zero1(plain + " --override-opt_param-scheduler");
+  CHECK(overridden.says("the flag's value is taken"));
+  CHECK(final_params(overridden) != expected);
+  CHECK(test::run_zero1(plain + " --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler")
+            .status == 2);
+  CHECK(test::run_zero1("train --train-iters 1 --override-opt_param-scheduler").status == 2);
+}
+
+TEST_CASE("safetensors in shards with an index, as Hugging Face's libraries read them, and back") {
+  const test::TemporaryFolder folder;
+  const std::string root = folder.path("run");
+  REQUIRE(test::run_zero1(tiny + "--dp 2 --train-iters 1 --save " + root).status == 0);
+  std::filesystem::create_directory(folder.path("out"));
+  const std::string target = folder.path("out/model.safetensors");
+  const test::Outcome outcome =
+      test::run_zero1("ckpt gather " + root + " " + target + " --max-shard-size 10KiB");
+  REQUIRE_MESSAGE(outcome.status == 0, outcome.output);
+  CHECK(outcome.says("out/model-00001-of-0"));
+  CHECK(!std::filesystem::exists(target));
+
+  // What transformers does with an index, in plain Python.
+  const std::string python = test::python_with("json");
+  if (!python.empty()) {
+    const std::string script = folder.write("check.py", R"(
+import json, math, os, struct, sys
+folder = sys.argv[1]
+index = json.load(open(folder + '/model.safetensors.index.json'))
+shards = sorted(set(index['weight_map'].values()))
+assert shards == ['model-%05d-of-%05d.safetensors' % (i + 1, len(shards)) for i in range(len(shards))], shards
+assert sorted(os.listdir(folder)) == shards + ['model.safetensors.index.json']
+total, seen = 0, {}
+for shard in shards:
+    data = open(folder + '/' + shard, 'rb').read()
+    header = json.loads(data[8:8 + struct.unpack('<Q', data[:8])[0]])
+    assert header.pop('__metadata__')['format'] == 'pt'
+    size = sum(t['data_offsets'][1] - t['data_offsets'][0] for t in header.values())
+    assert size <= 10240 or len(header) == 1, (shard, size)
+    total += size
+    for name in header:
+        assert name not in seen and index['weight_map'][name] == shard
+        seen[name] = header[name]
+assert set(seen) == set(index['weight_map']) and total == index['metadata']['total_size']
+assert 'wte.weight' in seen and seen['wte.weight.exp_avg']['dtype'] == 'F32'
+)");
+    const test::Outcome checked = test::run_command(python + " " + script + " " + folder.path("out"));
+    CHECK_MESSAGE(checked.status == 0, checked.output);
+  }
+  const test::Outcome imported =
+      test::run_zero1("ckpt import " + target + ".index.json " + folder.path("back") + " --dp 3");
+  REQUIRE_MESSAGE(imported.status == 0, imported.output);
+  CHECK(test::run_zero1("ckpt diff --bitwise " + root + " " + folder.path("back")).output.empty());
+
+  CHECK(test::run_zero1("ckpt gather " + root + " " + target + " --max-shard-size 10KiB")
+            .says("is there already"));
+  CHECK(
+      test::run_zero1("ckpt gather " + root + " " + folder.path("x.h5") + " --max-shard-size 1MiB").status ==
+      2);
+  // One file is enough: no index.
+  const std::string one = folder.path("one.safetensors");
+  CHECK(test::run_zero1("ckpt gather --model-only --dtype bfloat16 --max-shard-size 1GB " + root + " " + one)
+            .status == 0);
+  CHECK(std::filesystem::exists(one));
+  CHECK(!std::filesystem::exists(one + ".index.json"));
+
+  // An index that lies.
+  const std::string index = folder.read("out/model.safetensors.index.json");
+  const auto refused = [&](const std::string& from, const std::string& to) {
+    std::string lie = index;
+    const std::size_t at = lie.find(from);
+    REQUIRE(at != std::string::npos);
+    folder.write("out/lie.json", lie.replace(at, from.size(), to));
+    const test::Outcome each =
+        test::run_zero1("ckpt import " + folder.path("out/lie.json") + " " + folder.path("lie") + " --dp 1");
+    CHECK_MESSAGE(each.status == 2, each.output);
+    CHECK(!std::filesystem::exists(folder.path("lie")));
+  };
+  refused("\"wte.weight\"", "\"wte.heavy\"");
+  refused("\"model-00001", "\"../model-00001");
+  refused("\"weight_map\": {", "\"weight_map\": [");
+}
+
+TEST_CASE("what to load can be chosen: the step, names, what fits, weights alone") {
+  const test::TemporaryFolder folder;
+  const std::string root = folder.path("run");
+  REQUIRE(test::run_zero1(tiny + "--dp 2 --train-iters 3 --save-interval 1 --save " + root).status == 0);
+  const std::string load = "--dp 2 --load " + root + " ";
+  CHECK(test::run_zero1(tiny + "--train-iters 4 --ckpt-step 1 " + load).says("step 1, saved at dp 2"));
+  CHECK(test::run_zero1(tiny + "--train-iters 4 --ckpt-step 9 " + load).says("there are: 1, 2, 3"));
+
+  // One layer more, and one name that is not the model's.
+  const std::string deeper = tiny + "--num-layers 2 --train-iters 4 " + load;
+  const std::string rename = " --rename h.0.ln_1.bias=h.1.ln_1.bias";
+  const test::Outcome refused = test::run_zero1(deeper);
+  CHECK(refused.status == 2);
+  CHECK(refused.says("missing: h.1.attn.c_attn.weight"));
+  const test::Outcome odd =
+      test::run_zero1(tiny + "--train-iters 4 " + load + "--rename wte.weight=odd.weight");
+  CHECK(odd.status == 2);
+  CHECK(odd.says("missing: wte.weight"));
+  CHECK(odd.says("unexpected: odd.weight"));
+  const test::Outcome loose = test::run_zero1(deeper + "--no-strict" + rename);
+  CHECK_MESSAGE(loose.status == 0, loose.output);
+  CHECK(loose.says("not in the checkpoint: h.0.ln_1.bias"));
+  CHECK(!loose.says("not in the checkpoint: h.1.ln_1.bias"));
+  const test::Outcome weights =
+      test::run_zero1(tiny + "--lr 0.5 --train-iters 1 --load-weights-only " + load);
+  CHECK_MESSAGE(weights.status == 0, weights.output);
 }

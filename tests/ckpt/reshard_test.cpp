@@ -7,6 +7,7 @@
 
 #include "ckpt/diff.h"
 #include "ckpt/gather.h"
+#include "ckpt/import.h"
 #include "ckpt/pieces.h"
 #include "ckpt/verify.h"
 #include "core/base/error.h"
@@ -147,7 +148,7 @@ TEST_CASE("out to safetensors and back in") {
   state.seed = 99;
   ckpt::write_checkpoint(folder.path("a"), state, test::uneven_case(3, 100), test::PlacedValues());
   const ckpt::Checkpoint a(folder.path("a"));
-  ckpt::gather_safetensors(a, folder.path("all.safetensors"), {false, DType::fp32, 1 << 20, {}});
+  ckpt::gather_safetensors(a, folder.path("all.safetensors"), {false, DType::fp32, 1 << 20, {}, {}});
   LayoutOptions layout;
   layout.dp_size = layout.expert_dp_size = 5;
   ckpt::import_safetensors(folder.path("all.safetensors"), folder.path("b"), layout, DType::fp32, {});
@@ -156,7 +157,7 @@ TEST_CASE("out to safetensors and back in") {
   CHECK(to_json(b.state()) == to_json(a.state()));
 
   // Weights alone, in half precision: the states are zero.
-  ckpt::gather_safetensors(a, folder.path("weights.safetensors"), {true, DType::bf16, 1 << 20, {}});
+  ckpt::gather_safetensors(a, folder.path("weights.safetensors"), {true, DType::bf16, 1 << 20, {}, {}});
   ckpt::import_safetensors(folder.path("weights.safetensors"), folder.path("c"), layout, DType::bf16, {});
   const ckpt::Checkpoint c(folder.path("c"));
   std::vector<float> value(1, std::nanf(""));

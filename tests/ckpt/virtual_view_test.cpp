@@ -7,37 +7,12 @@
 
 #include "ckpt/gather.h"
 #include "tests/ckpt/ckpt_support.h"
-#include "tests/support/command.h"
+#include "tests/ckpt/python.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace zero1;
 
 namespace {
-
-/// The distribution's Python has the distribution's h5py, whatever stands first in PATH.
-std::string python_with_h5py() {
-  for (const char* python : {"python3", "/usr/bin/python3"}) {
-    if (test::run_command(std::string(python) + " -c 'import h5py, numpy'").status == 0) return python;
-  }
-  return "";
-}
-
-/// Every element as text, the way the check below reads it: name, state, values as bits.
-std::string expected_values(const ckpt::Checkpoint& checkpoint) {
-  std::string text;
-  for (std::size_t p = 0; p < checkpoint.layout().specs.size(); ++p) {
-    const ParamSpec& spec = checkpoint.layout().specs[p];
-    for (const ckpt::State state : ckpt::all_states) {
-      text += fmt::format("{} {}", spec.name, ckpt::name(state));
-      for (std::int64_t i = 0; i < spec.numel(); ++i) {
-        text += fmt::format(" {:08x}", std::bit_cast<std::uint32_t>(
-                                           test::PlacedValues::value(static_cast<int>(p), state, i)));
-      }
-      text += "\n";
-    }
-  }
-  return text;
-}
 
 constexpr const char* check_script = R"(
 import sys, h5py, numpy as np
@@ -59,7 +34,7 @@ with h5py.File(sys.argv[1], 'r') as f:
 }  // namespace
 
 TEST_CASE("h5py reads every parameter in full shape, also after the folder was moved") {
-  const std::string python = python_with_h5py();
+  const std::string python = test::python_with("h5py, numpy");
   if (python.empty()) {
     MESSAGE("[skipped] no Python with h5py: apt install python3-h5py");
     return;
@@ -72,7 +47,7 @@ TEST_CASE("h5py reads every parameter in full shape, also after the folder was m
     ckpt::write_checkpoint(folder.path(name), {}, test::uneven_case(dp, dp == 3 ? 100 : 1000),
                            test::PlacedValues());
     const ckpt::Checkpoint checkpoint(folder.path(name));
-    const std::string values = folder.write("values", expected_values(checkpoint));
+    const std::string values = folder.write("values", test::placed_values_text(checkpoint.layout().specs));
     ckpt::gather_hdf5(checkpoint, folder.path(name + ".h5"), {});
     const std::string moved = folder.path(name + "_moved");
     std::filesystem::rename(folder.path(name), moved);
