@@ -3,6 +3,9 @@
 // or trip a sanitizer; a reader's InputError is the other right answer.
 //
 // timeline_fuzz [SECONDS [SEED]]
+#define DOCTEST_CONFIG_IMPLEMENT  // a program of its own; what it shares with tests wants doctest
+
+#include <doctest/doctest.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
