@@ -274,14 +274,20 @@ void Shell::draw_tabs(const Area& area) {
     wanted_focus_.clear();
   }
   ImGui::Begin(tabs_window, nullptr, fixed_window | ImGuiWindowFlags_NoTitleBar);
-  if (ImGui::BeginTabBar("tabs", ImGuiTabBarFlags_FittingPolicyResizeDown)) {
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(5 * theme_.scale, ImGui::GetStyle().FramePadding.y));
+  const bool tabs = ImGui::BeginTabBar("tabs", ImGuiTabBarFlags_FittingPolicyResizeDown);
+  ImGui::PopStyleVar();
+  if (tabs) {
     for (Entry& entry : entries_) {
       if (entry.place != Place::tab || !shown(entry)) continue;
       const bool wanted = wanted_tab_ == entry.title;
       if (wanted) wanted_tab_.clear();
-      if (!ImGui::BeginTabItem(entry.title.c_str(), nullptr, wanted ? ImGuiTabItemFlags_SetSelected : 0)) {
-        continue;
-      }
+      ImGui::PushStyleVar(ImGuiStyleVar_FramePadding,
+                          ImVec2(5 * theme_.scale, ImGui::GetStyle().FramePadding.y));
+      const bool front =
+          ImGui::BeginTabItem(entry.title.c_str(), nullptr, wanted ? ImGuiTabItemFlags_SetSelected : 0);
+      ImGui::PopStyleVar();
+      if (!front) continue;
       ImGui::BeginChild("content");
       entry.panel->draw(document_, theme_);
       ImGui::EndChild();
