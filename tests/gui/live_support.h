@@ -62,7 +62,7 @@ inline std::vector<trace::Event> run_out(LiveRun& live) {
 /// Waits until the run stands still.
 inline void wait_stopped(LiveRun& live) {
   for (int tries = 0; live.state() != RunState::paused; ++tries) {
-    REQUIRE(tries < 20'000);
+    REQUIRE(tries < 10'000);
     REQUIRE(!live.over());
     live.gate().wait_stopped(2);
   }

@@ -65,7 +65,7 @@ void EventList::restart() {
   tail_.clear();
   text_matches_.clear();
   settled_ns_ = INT64_MIN;
-  stale_ = true;
+  started_ = false;
 }
 
 bool EventList::matches(const trace::Event& event) {
@@ -85,30 +85,32 @@ bool EventList::matches(const trace::Event& event) {
 
 bool EventList::update(double budget_ms) {
   if (events_ == nullptr || events_->loading()) return false;
-  if (!stale_ && seen_revision_ == events_->revision()) return true;
+  if (!started_ || revision_ != events_->revision()) {
+    started_ = true;
+    complete_ = false;
+    revision_ = events_->revision();
+    scanned_ns_ = settled_ns_;
+    tail_.clear();
+  }
+  if (complete_) return true;
   const auto deadline = Clock::now() + std::chrono::duration<double, std::milli>(budget_ms);
-  const std::int64_t newest_ns = events_->range().end_ns;
-  const std::int64_t settles_ns = newest_ns - settling_ns;
-  tail_.clear();
+  const std::int64_t settles_ns = events_->range().end_ns - settling_ns;
   // Only between two times may it stop: it goes on behind the last one that it has listed whole.
-  std::int64_t last_ns = settled_ns_;
   int until_look = events_between_looks_at_the_clock;
-  bool in_time = true;
-  events_->visit(settled_ns_, INT64_MAX, {}, [&](EventId id, const trace::Event& event) {
-    if (--until_look <= 0 && event.end_ns != last_ns) {
+  complete_ = true;
+  events_->visit(scanned_ns_, INT64_MAX, {}, [&](EventId id, const trace::Event& event) {
+    if (--until_look <= 0 && event.end_ns != scanned_ns_) {
       until_look = events_between_looks_at_the_clock;
-      in_time = Clock::now() < deadline;
-      if (!in_time) return false;
+      complete_ = Clock::now() < deadline;
+      if (!complete_) return false;
     }
-    last_ns = event.end_ns;
-    if (!matches(event)) return true;
-    (event.end_ns <= settles_ns ? settled_ : tail_).push_back(static_cast<std::uint32_t>(id));
+    scanned_ns_ = event.end_ns;
+    if (matches(event))
+      (event.end_ns <= settles_ns ? settled_ : tail_).push_back(static_cast<std::uint32_t>(id));
     return true;
   });
-  settled_ns_ = std::max(settled_ns_, std::min(last_ns, settles_ns));
-  stale_ = !in_time;
-  if (in_time) seen_revision_ = events_->revision();
-  return in_time;
+  settled_ns_ = std::max(settled_ns_, std::min(scanned_ns_, settles_ns));
+  return complete_;
 }
 
 EventId EventList::row(std::int64_t index) const {

@@ -47,8 +47,11 @@ class EventList {
   std::vector<std::uint32_t> settled_;  ///< recorded up to settled_ns_, which nothing comes before any more
   std::vector<std::uint32_t> tail_;
   std::int64_t settled_ns_ = INT64_MIN;
-  std::uint64_t seen_revision_ = 0;
-  bool stale_ = true;
+  // The pass over what is behind settled_ns_, which may take several frames.
+  std::uint64_t revision_ = 0;
+  std::int64_t scanned_ns_ = INT64_MIN;
+  bool started_ = false;
+  bool complete_ = false;
 };
 
 }  // namespace zero1::viz

@@ -138,7 +138,8 @@ void go_to(Document& document, std::int64_t at_ns) {
 }
 
 void follow(Document& document) {
-  document.moment = {true, shown_ns(document)};
+  document.moment.follow = true;
+  document.moment.at_ns = shown_ns(document);
   document.change = {};
 }
 

@@ -173,15 +173,17 @@ Scenario mixed_precision() {
   s.explanation =
       "The model computes with bf16 parameters; the owner of each keeps an fp32 main parameter. The run "
       "stops "
-      "before the gather that spreads the third iteration's update. Compare the rows of the element panel: "
-      "the "
-      "main parameter has moved by about the learning rate, the rounded model parameter often has not moved "
-      "at "
-      "all. Over many iterations the small steps add up in the main parameter, and only there.";
+      "before the layer that reads the third iteration's update. Compare the rows of the element panel: the "
+      "main parameter has moved by about the learning rate, the rounded model parameter has not moved at "
+      "all, "
+      "and so nobody's has. Over many iterations the small steps add up in the main parameter, and only "
+      "there.";
   s.config = small_gpt(2);
   s.config.param_dtype = DType::bf16;
   s.config.lr.lr = 1e-4;
-  s.breakpoints = {stop_at_collective(Kind::collective_issue, Collective::all_gather, 3)};
+  trace::Breakpoint at = stop(Kind::forward, 4);
+  at.layer = 1;  // h.0
+  s.breakpoints = {at};
   s.follow_param = "h.0.ln_1.weight";
   s.follow_index = 3;
   return s;

@@ -92,15 +92,15 @@ class Finder {
     } else if (is_inside(mine.communication, Kind::collective_run)) {
       const Event& run = mine.communication.last;
       // The rank's own thread may wait for a later collective of the same queue.
-      const std::string who = compute_waits ? waits_in(mine.compute.last)
-                                            : "has its communication stream wait in the " + what(run, info_);
+      const std::string who = compute_waits ? " " + waits_in(mine.compute.last)
+                                            : "'s communication stream waits in the " + what(run, info_);
       const std::vector<int> missing = without_run(rank);
       if (!missing.empty() || compute_waits) add_missing(rank, who, run.bucket, missing);
     } else if (is_inside(mine.compute, Kind::grad_norm)) {
-      add_if_missing(rank, "waits in the all-reduce of the gradient norm",
+      add_if_missing(rank, " waits in the all-reduce of the gradient norm",
                      behind(rank, [](const RankState& s) { return s.norms_begun; }));
     } else if (is_after_reduction(mine.compute) && held_event(held_, rank, false) == nullptr) {
-      add_if_missing(rank, "waits in the all-reduce of the loss",
+      add_if_missing(rank, " waits in the all-reduce of the loss",
                      behind(rank, [](const RankState& s) { return s.buckets_reduced; }));
     }
   }
@@ -116,7 +116,7 @@ class Finder {
   }
 
   void add_missing(int rank, const std::string& who, int bucket, const std::vector<int>& missing) {
-    std::string text = fmt::format("rank {} {}", rank, who);
+    std::string text = fmt::format("rank {}{}", rank, who);
     if (missing.empty()) {
       text += ", whose data is moving";
     } else {

@@ -162,8 +162,8 @@ void LogPanel::scroll(const Document& document) {
   } else if (!document.moment.follow) {
     if (document.moment.at_ns != seen_moment_ns_) row = list_.row_at(document.moment.at_ns);
     seen_moment_ns_ = document.moment.at_ns;
-  } else if (list_.size() != seen_size_) {
-    row = list_.size() - 1;
+  } else if (list_.size() != seen_size_ && ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1) {
+    row = list_.size() - 1;  // whoever has scrolled up stays there
   }
   seen_size_ = list_.size();
   if (row < 0) return;
