@@ -1,27 +1,15 @@
 // zero1: the command line of the project.
-#include <unistd.h>
-
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 
 #include "apps/zero1/commands.h"
+#include "apps/zero1/waiting_threads.h"
 #include "core/base/error.h"
 
 namespace {
 
 constexpr int exit_failed = 1;
 constexpr int exit_bad_input = 2;
-
-/// GCC's OpenMP lets threads that wait for each other spin for milliseconds. Where the machine is busy, that
-/// takes the cores from those they wait for: a run of one rank on two threads took 10 times as long beside
-/// two other programs. The setting is read once, before main, so the program starts itself again with it.
-/// Who has set it keeps it; where starting again fails, the program goes on as it is.
-void let_waiting_threads_sleep(char** argv) {
-  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
-  ::setenv("GOMP_SPINCOUNT", "1000", 1);  // what it takes by itself when it has more threads than cores
-  ::execv("/proc/self/exe", argv);
-}
 
 int run(int argc, char** argv) {
   CLI::App app{
@@ -53,7 +41,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  let_waiting_threads_sleep(argv);
+  zero1::app::let_waiting_threads_sleep(argv);
   try {
     return run(argc, argv);
   } catch (const zero1::InputError& error) {

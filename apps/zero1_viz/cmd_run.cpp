@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "viz/app/session.h"
 #include "viz/model/live_run.h"
+#include "viz/model/scenario.h"
 
 namespace zero1::app {
 
@@ -20,6 +21,7 @@ struct RunFlags {
   TrainOptions train;
   bool paused = false;
   double slow = 0;
+  std::string scenario;
   ViewFlags view;
 };
 
@@ -76,6 +78,15 @@ void run_until_shown(viz::Document& document, bool stops) {
   viz::update(document);
 }
 
+void show_run(const RunFlags& flags, viz::Document document) {
+  const std::shared_ptr<viz::LiveRun> live = document.live;
+  apply_selection(flags.view, document);
+  const bool stops = !flags.view.at.empty() || !live->breakpoints().entries().empty();
+  if (!flags.view.screenshot.empty()) run_until_shown(document, stops);
+  show(flags.view, std::move(document));
+  if (live->state() == viz::RunState::failed) throw Error(live->failure());
+}
+
 void run(const RunFlags& flags) {
   TrainJob job(flags.train);
   viz::LiveRunOptions options;
@@ -86,14 +97,44 @@ void run(const RunFlags& flags) {
   job.observe(options.hooks);
   viz::Document document = viz::start_run(job.config(), std::move(options));
   const std::shared_ptr<viz::LiveRun> live = document.live;
-  apply_selection(flags.view, document);
-  if (!flags.view.screenshot.empty()) run_until_shown(document, !flags.view.at.empty());
-  show(flags.view, std::move(document));
-  if (live->state() == viz::RunState::failed) throw Error(live->failure());
+  show_run(flags, std::move(document));
   if (const TrainSummary* summary = live->summary(); summary != nullptr) {
     job.finish();
     job.draw(*summary);
   }
+}
+
+/// A scenario is a whole run: flags that would change it are refused.
+void run_scenario(const CLI::App& command, const RunFlags& flags) {
+  for (const CLI::Option* option : command.get_options()) {
+    const bool of_the_view = option->get_group() == "View" || option->get_name() == "--scenario";
+    if (of_the_view || option->count() == 0) continue;
+    throw InputError(fmt::format("{}: --scenario {} brings its own run; leave this flag out",
+                                 option->get_name(), flags.scenario));
+  }
+  const viz::Scenario& scenario = viz::find_scenario(flags.scenario);
+  const TrainConfig config = resolve(scenario.config);
+  viz::LiveRunOptions options = viz::live_run_options(scenario);
+  options.follow = viz::followed_element(scenario, run_shape(config).layout);
+  options.start_paused = flags.paused;
+  options.slow_motion = flags.slow;
+  if (!flags.view.at.empty()) options.breakpoints = {parse_at(flags.view.at)};
+  viz::Selection selection = scenario.selection;
+  if (options.follow) {
+    selection.param = options.follow->param;
+    selection.element = options.follow->index;
+  }
+  viz::Document document = viz::start_run(config, std::move(options));
+  document.selection.set(selection);
+  show_run(flags, std::move(document));
+}
+
+std::string scenario_list() {
+  std::string text;
+  for (const viz::Scenario& scenario : viz::scenarios()) {
+    text += fmt::format("  {:<20}{}\n", scenario.name, scenario.title);
+  }
+  return text;
 }
 
 }  // namespace
@@ -105,7 +146,10 @@ void add_run_command(CLI::App& app) {
   command->footer(
       "Every flag of `zero1 train` means the same here, and the run gives the same bits.\n"
       "--at STEP, STEP:KIND or STEP:KIND:BUCKET  stop in front of the first such event\n\n"
-      "Examples:\n"
+      "Scenarios, prepared runs that stop where there is something to see:\n" +
+      scenario_list() +
+      "\nExamples:\n"
+      "  zero1_viz run --scenario ready-counting\n"
       "  zero1_viz run --dp 4 --overlap-grad-reduce --overlap-param-gather --link-gbps 1 --ddp-num-buckets "
       "6\n"
       "  zero1_viz run --dp 2 --paused                       stand still in front of the first event\n"
@@ -113,12 +157,17 @@ void add_run_command(CLI::App& app) {
       "  zero1_viz run --dp 4 --at 2:adamw --select rank=1 --screenshot stepping.png");
   command->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // as in Megatron
   add_train_flags(*command, flags->train);
+  command
+      ->add_option("--scenario", flags->scenario, "A prepared run, its stops and what to look at; see below")
+      ->group("View")
+      ->type_name("NAME");
   command->add_flag("--paused", flags->paused, "Begin paused")->group("View");
   command->add_option("--slow-motion", flags->slow, "Begin at so many events per second")
       ->group("View")
       ->check(CLI::PositiveNumber);
   add_view_flags(*command, flags->view);
   command->callback([command, flags] {
+    if (!flags->scenario.empty()) return run_scenario(*command, *flags);
     complete_train_flags(*command, flags->train);
     run(*flags);
   });

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <exception>
 
+#include "apps/zero1/waiting_threads.h"
 #include "apps/zero1_viz/commands.h"
 #include "core/base/error.h"
 
@@ -39,6 +40,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  zero1::app::let_waiting_threads_sleep(argv);
   try {
     return run(argc, argv);
   } catch (const zero1::InputError& error) {

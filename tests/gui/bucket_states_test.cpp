@@ -14,7 +14,7 @@
 using namespace zero1;
 using namespace zero1::viz;
 using trace::BucketState;
-using trace::Event;
+
 using trace::Kind;
 
 namespace {
@@ -30,7 +30,7 @@ Recorded record(TrainConfig config) {
   Recorded recorded;
   recorded.config = config;
   LiveRun live(config);
-  const std::vector<Event> events = test::run_out(live);
+  const std::vector<trace::Event> events = test::run_out(live);
   recorded.layout = live.layout();
   recorded.events = std::make_unique<EventIndex>(config.dp);
   recorded.events->push(events);
@@ -45,7 +45,7 @@ std::vector<std::pair<PieceState, PieceState>> life(const Recorded& run, int ran
   std::vector<std::pair<PieceState, PieceState>> seen;
   run.events->visit(-1, run.events->range().end_ns,
                     {.kind = Kind::bucket_state, .rank = rank, .bucket = bucket},
-                    [&](EventId, const Event& event) {
+                    [&](EventId, const trace::Event& event) {
                       const BucketMoment moment = states.at(rank, bucket, event.end_ns);
                       if (seen.empty() || seen.back() != std::pair(moment.own, moment.others)) {
                         seen.emplace_back(moment.own, moment.others);
@@ -98,7 +98,7 @@ TEST_CASE("ready counts grow to the number that the first iteration has taught")
   // Each parameter reports once, tied embeddings twice: count it from the first step's events.
   std::map<int, int> expected;
   run.events->visit(-1, run.events->range().end_ns, {.kind = Kind::grad_ready, .rank = 1, .step = 1},
-                    [&](EventId, const Event& event) {
+                    [&](EventId, const trace::Event& event) {
                       ++expected[event.bucket];
                       return true;
                     });
@@ -108,7 +108,7 @@ TEST_CASE("ready counts grow to the number that the first iteration has taught")
     std::map<int, int> last;  // by step
     int events = 0;
     run.events->visit(-1, run.events->range().end_ns, {.kind = Kind::grad_ready, .rank = 1, .bucket = bucket},
-                      [&](EventId, const Event& event) {
+                      [&](EventId, const trace::Event& event) {
                         const BucketMoment moment = states.at(1, bucket, event.end_ns);
                         CHECK(moment.ready == last[event.step] + 1);
                         CHECK(moment.golden == expected[bucket]);

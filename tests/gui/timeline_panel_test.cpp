@@ -193,7 +193,7 @@ TEST_CASE_FIXTURE(Fixture, "the search jumps from one match to the next") {
   // Out of the field, by keys.
   gui.click({panel.strip_box().min.x - 20, panel.strip_box().min.y + 5});
   gui.shift(true);
-  gui.key('N');
+  gui.function_key(3);
   gui.shift(false);
   CHECK(document.selection.event == one);
 }
@@ -237,16 +237,16 @@ TEST_CASE_FIXTURE(Fixture, "a click in the strip goes to that step, brackets to 
   CHECK(panel.view().end_ns() < static_cast<double>(events().steps()[2].when.end_ns));
 }
 
-TEST_CASE_FIXTURE(Fixture, "the time axis sets the moment, P follows again") {
+TEST_CASE_FIXTURE(Fixture, "the time axis sets the moment, V follows again") {
   const Box axis = panel.axis_box();
   const ImVec2 at{axis.min.x + 300, (axis.min.y + axis.max.y) / 2};
   const double expected = ns_under(at);
   gui.click(at);
   CHECK_FALSE(document.moment.follow);
   CHECK(static_cast<double>(document.moment.at_ns) == doctest::Approx(expected).epsilon(1e-3));
-  gui.key('P');
+  gui.key('V');
   CHECK(document.moment.follow);
-  gui.key('P');
+  gui.key('V');
   CHECK_FALSE(document.moment.follow);
 }
 
@@ -332,7 +332,7 @@ TEST_CASE("nothing recorded, nothing to show, and a document that changes") {
   gui.frame(2);
   document.events = std::make_shared<EventIndex>(1);
   gui.frame(2);
-  for (const char key : {'F', 'L', 'L', 'N', 'M', 'T', 'P', '[', ']'}) gui.key(key);
+  for (const char key : {'F', 'L', 'L', 'N', 'M', 'T', 'V', '[', ']'}) gui.key(key);
   gui.key(ImGuiKey_RightArrow);
   gui.key(ImGuiKey_UpArrow);
   document.info = test::random_trace_info(2);

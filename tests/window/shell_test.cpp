@@ -18,7 +18,7 @@ namespace {
 /// The shell's constructor wants an ImGui context, so the frames come first.
 struct Fixture {
   std::unique_ptr<Shell> shell;
-  test::Gui gui;
+  viz::test::Gui gui;
 
   explicit Fixture(Preferences preferences = {})
       : gui(

@@ -70,9 +70,12 @@ BucketMoment BucketStates::at(int rank, int bucket, std::int64_t at_ns) {
   }
   set_states(moment, state, all_reduce);
   moment.golden = golden(rank, bucket);
-  moment.ready = state == BucketState::accumulating
-                     ? static_cast<int>(count_reports(rank, bucket, event.end_ns, at_ns))
-                     : moment.golden;
+  moment.ready = moment.golden;
+  if (state != BucketState::accumulating && state != BucketState::current) return moment;
+  moment.ready = static_cast<int>(count_reports(rank, bucket, event.end_ns, at_ns));
+  // Where gathers hide behind forward, parameters become current after gradients were set to zero: the first
+  // report tells that backward has come to this bucket.
+  if (moment.ready > 0) set_states(moment, BucketState::accumulating, all_reduce);
   return moment;
 }
 

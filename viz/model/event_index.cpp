@@ -42,6 +42,10 @@ bool EventIndex::absorb(double budget_ms) {
     impl.dropped = impl.pushed_dropped;
   }
   for (const trace::Event& event : taken) {
+    if (impl.store.size() > Impl::last_id) {
+      ++impl.beyond;
+      continue;
+    }
     impl.store.append(event);
     impl.add(impl.store.size() - 1);
   }
@@ -80,7 +84,7 @@ std::int64_t EventIndex::size() const {
   return impl_->store.size();
 }
 std::int64_t EventIndex::dropped() const {
-  return impl_->dropped;
+  return impl_->dropped + impl_->beyond;
 }
 trace::Event EventIndex::event(EventId id) const {
   return impl_->store.event(id);
@@ -110,6 +114,10 @@ bool EventIndex::Impl::load(double budget_ms) {
   bool changed = false;
   while (auto block = loader->take()) {
     const std::int64_t first = store.size();
+    if (first + block->size() - 1 > last_id) {
+      beyond += block->size();
+      continue;
+    }
     store.append(std::move(block));
     for (EventId id = first; id < store.size(); ++id) add(id);
     changed = true;

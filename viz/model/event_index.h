@@ -45,7 +45,8 @@ struct EventFilter {
   bool matches(const trace::Event& event) const;
 };
 
-/// Belongs to the thread that draws, except for push, set_dropped and fail, which any thread may call.
+/// Belongs to the thread that draws, except for push and set_dropped, which any thread may call. Holds
+/// 2^32 events; what is beyond counts as dropped.
 class EventIndex {
  public:
   /// Empty, to be pushed into.
@@ -59,7 +60,7 @@ class EventIndex {
 
   // ---- filling ----
 
-  /// Appends. Batches are taken over in the order of these calls. Any thread; copies, and blocks nobody.
+  /// Appends. Batches are taken over in the order of these calls. Any thread; copies under a lock.
   void push(std::span<const trace::Event> events);
   /// How many events the recorder has lost so far. Any thread.
   void set_dropped(std::int64_t count);

@@ -44,6 +44,8 @@ struct EventIndex::Impl {
 
   EventStore store;
   std::int64_t dropped = 0;
+  std::int64_t beyond = 0;                        ///< events that had no number left
+  static constexpr EventId last_id = UINT32_MAX;  ///< lists hold 32 bits per event
   std::uint64_t revision = 0;
   std::string error;
   trace::Interval range;

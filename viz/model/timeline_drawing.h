@@ -22,7 +22,7 @@ struct TimelineBar {
 
 struct DrawLimits {
   double merge_px = 3;  ///< what is shorter is merged with its neighbours
-  std::size_t most_bars = 8000;
+  std::size_t most_bars = 7000;
 };
 
 /// Remembers how coarse the last picture had to be, and keeps its memory.

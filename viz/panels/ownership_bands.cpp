@@ -240,14 +240,18 @@ void MapPainter::draw_selection(const MapScene& scene, const std::vector<MapRow>
   };
   const int params = static_cast<int>(scene.map.layout().specs.size());
   const int buckets = static_cast<int>(scene.map.buckets().size());
-  const bool has_param = selection.param && *selection.param < params;
-  const bool has_bucket = selection.bucket && *selection.bucket < buckets;
+  // A selection may come from an event of a damaged recording.
+  const auto within = [](const std::optional<int>& index, int count) {
+    return index && *index >= 0 && *index < count;
+  };
+  const bool has_param = within(selection.param, params);
+  const bool has_bucket = within(selection.bucket, buckets);
   for (const MapRow& row : rows) {
     if (row.what == MapRow::What::header && has_bucket)
       outline(scene.map.bucket(*selection.bucket).axis, row);
     if (row.what == MapRow::What::params && has_param) outline(scene.map.param_axis(*selection.param), row);
-    if (row.what == MapRow::What::owners && has_bucket && selection.rank &&
-        *selection.rank < scene.map.bucket(*selection.bucket).ranks) {
+    if (row.what == MapRow::What::owners && has_bucket &&
+        within(selection.rank, scene.map.bucket(*selection.bucket).ranks)) {
       outline(scene.map.shard_axis(*selection.bucket, *selection.rank), row);
     }
   }

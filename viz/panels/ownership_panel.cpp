@@ -108,12 +108,15 @@ void OwnershipPanel::arrange(const Document& document, ImVec2 origin, ImVec2 siz
       document.live != nullptr && document.moment.follow && 1 / view_.elems_per_px >= values_from_px;
   const int ranks = document.events != nullptr ? std::max(document.info.ranks, 1) : 0;
   const float minimap_px = std::floor(0.8F * line);
-  const float left = size.y - minimap_px - 2 * gap - 1.5F * line;
-  int states = std::clamp(static_cast<int>((left - 4.2F * line) / (1.35F * line)), ranks > 0 ? 1 : 0,
+  const float room = size.y - minimap_px - 2 * gap - 1.5F * line;
+  // First every rank's states, then tall bands, then tall states.
+  int states = std::clamp(static_cast<int>((room - 4.2F * line) / (1.35F * line)), ranks > 0 ? 1 : 0,
                           std::min(ranks, most_state_rows));
-  const float state_px = 1.35F * line;
-  const float both = std::max(2.4F * line, left - gap - static_cast<float>(states) * state_px);
-  const float band = std::floor(std::min(both / 2, 6.5F * line));
+  const auto rows = static_cast<float>(states);
+  const float usual = std::clamp(room - gap - rows * 1.35F * line, 2.4F * line, 10 * line);
+  const float state_px = states == 0 ? 0 : std::clamp((room - gap - usual) / rows, 1.35F * line, 2.4F * line);
+  const float both = std::clamp(room - gap - rows * state_px, usual, 16 * line);
+  const float band = std::floor(both / 2);
 
   rows_.clear();
   float y = origin.y;

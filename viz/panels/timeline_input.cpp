@@ -110,6 +110,7 @@ void TimelinePanel::handle_click(Document& document, ImVec2 mouse) {
 
 void TimelinePanel::handle_keys(Document& document) {
   if (input::ctrl() && input::pressed('F')) focus_search_ = true;
+  if (input::function_key_pressed(3)) search(document, input::shift() ? -1 : 1);
   if (!input::letters_free()) return;
   handle_moving_keys();
   if (input::pressed(ImGuiKey_LeftArrow, true)) select_neighbour(document, -1);
@@ -122,10 +123,10 @@ void TimelinePanel::handle_keys(Document& document) {
   if (input::pressed('F')) fit(document);
   if (input::pressed('L')) toggle_logical(document);
   if (input::pressed('E')) show_arrows_ = !show_arrows_;
-  if (input::pressed('P')) toggle_follow(document);
+  if (input::pressed('V')) toggle_follow(document);
+  if (input::pressed(ImGuiKey_End)) tracks_ = true;  // everywhere: follow the run again
   if (input::pressed('[', true)) step_by(document, -1);
   if (input::pressed(']', true)) step_by(document, 1);
-  if (input::pressed('N', true)) search(document, input::shift() ? -1 : 1);
   if (input::pressed('M')) measure_selected(document, input::shift());
   const EventId selected = selected_shown(document);
   if (input::pressed('T') && selected >= 0)

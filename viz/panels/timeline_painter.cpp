@@ -15,7 +15,7 @@ namespace {
 
 using trace::Kind;
 
-constexpr int most_letters = 6000;  // of names, per frame
+constexpr int names_until = 12'000;  // primitives in a frame: later bars go without their names
 constexpr int most_arrows = 800;
 
 bool has_bucket_colour(const Summary& look) {
@@ -32,23 +32,23 @@ double round_step(double least) {
   return 10 * power;
 }
 
-/// Names for a bar, from the longest to the shortest.
-std::array<std::string, 3> names_of(const TimelineScene& scene, const TimelineBar& bar) {
-  const trace::Event event = scene.events.event(bar.event);
-  const trace::RunInfo& info = scene.document.info;
-  const std::string modelled = (event.flags & trace::modelled_link) != 0 ? " (modelled link)" : "";
-  std::string brief;
-  if (event.kind == Kind::step) brief = fmt::format("step {}", event.step);
-  if (event.kind == Kind::microbatch) brief = fmt::format("microbatch {}", event.microbatch);
-  if (!brief.empty())
-    return {brief, brief, std::to_string(event.kind == Kind::step ? event.step : event.microbatch)};
-  if (event.layer >= 0) {
-    const std::string layer = layer_name(event.layer, info);
-    return {what_happened(event.kind, event.detail) + " " + layer, layer, std::to_string(event.layer)};
+/// How much of a name there is room for.
+enum class NameLength { whole, brief, number };
+
+std::string name_of(const trace::Event& event, const trace::RunInfo& info, NameLength length) {
+  if (event.kind == Kind::step || event.kind == Kind::microbatch) {
+    const int number = event.kind == Kind::step ? event.step : event.microbatch;
+    return length == NameLength::number ? std::to_string(number)
+                                        : fmt::format("{} {}", name(event.kind), number);
   }
-  const std::string bucket = event.bucket >= 0 ? std::to_string(event.bucket) : "";
-  return {what(event, info) + modelled,
-          what_happened(event.kind, event.detail) + (bucket.empty() ? "" : " " + bucket), bucket};
+  if (event.layer >= 0) {
+    if (length == NameLength::number) return std::to_string(event.layer);
+    if (length == NameLength::brief) return layer_name(event.layer, info);
+  } else if (length != NameLength::whole) {
+    const std::string bucket = event.bucket >= 0 ? std::to_string(event.bucket) : "";
+    return length == NameLength::number ? bucket : what_happened(event.kind, event.detail) + " " + bucket;
+  }
+  return what(event, info) + ((event.flags & trace::modelled_link) != 0 ? " (modelled link)" : "");
 }
 
 }  // namespace
@@ -118,13 +118,19 @@ void TimelinePainter::draw_bar(ImDrawList& list, const TimelineScene& scene, con
     list.AddRectFilled({box.min.x, box.max.y - 4}, box.max, paint(bucket).fill);
     ++primitives_;
   }
-  if (bar.count == 1 && box.width() >= 12 && !is_thin(row.row->level()) && primitives_ < 2 * most_letters)
+  if (bar.count == 1 && box.width() >= 12 && !is_thin(row.row->level()) && primitives_ < names_until)
     draw_name(list, scene, bar, box, colours);
 }
 
 void TimelinePainter::draw_name(ImDrawList& list, const TimelineScene& scene, const TimelineBar& bar,
                                 const Box& box, const Paint& paint) {
-  for (const std::string& name : names_of(scene, bar)) {
+  const trace::Event event = scene.events.event(bar.event);
+  const float font = ImGui::GetFontSize();
+  for (const NameLength length : {NameLength::whole, NameLength::brief, NameLength::number}) {
+    // Names that cannot fit are not even made: there are thousands of bars.
+    if (box.width() < font * (length == NameLength::whole ? 4.5F : length == NameLength::brief ? 2 : 0))
+      continue;
+    const std::string name = name_of(event, scene.document.info, length);
     const ImVec2 size = text_size(name);
     if (name.empty() || size.x + 4 > box.width() || size.y > box.height() + 3) continue;
     draw_text(list, {box.min.x + (box.width() - size.x) / 2, box.min.y + (box.height() - size.y) / 2},

@@ -105,6 +105,7 @@ class TimelinePanel final : public Panel {
   std::unique_ptr<LogicalOrder> logical_;  ///< null: in physical time
   bool touched_ = false;                   ///< the user has moved the view
   bool tracks_ = true;                     ///< the view moves along with a run
+  bool followed_ = true;                   ///< the document did, a frame ago
   std::set<int> folded_;
   float scroll_px_ = 0;
 
