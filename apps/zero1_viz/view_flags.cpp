@@ -126,6 +126,7 @@ void show(const ViewFlags& flags, viz::Document document) {
     viz::WindowOptions options;
     options.frames = flags.frames;
     options.scale = flags.scale;
+    options.tab = flags.tab;
     options.config_folder = viz::config_folder();
     viz::Preferences preferences = viz::load_preferences(options.config_folder);
     if (!flags.size.empty()) std::tie(preferences.width, preferences.height) = parse_size(flags.size);

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <string>
 
 #include "tests/gui/gui_test.h"
@@ -149,6 +149,7 @@ TEST_CASE("dragging pans, and selects nothing") {
 
 TEST_CASE("a search goes to the parameter, and what others select comes into view") {
   Fixture f(tiny(4));
+  const float params = f.params_row();
   f.gui.key('/');
   f.gui.frame(2);
   f.gui.type("h.2.ln_1.bias");
@@ -161,7 +162,6 @@ TEST_CASE("a search goes to the parameter, and what others select comes into vie
   // It was a pixel wide; now it can be clicked.
   f.gui.frame(2);
   const int wanted = *f.document.selection.param;
-  const float params = f.params_row();
   bool clicked = false;
   for (float x = 130; x < 1190 && !clicked; x += 6) clicked = f.click(x, params).param == wanted;
   CHECK(clicked);
@@ -238,9 +238,9 @@ TEST_CASE("a huge layout is drawn with few vertices at any zoom") {
   CHECK(most < 60'000);
   f.gui.key('F');
   f.gui.frame(2);
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   constexpr int frames = 20;
   f.gui.frame(frames);
-  const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - begin;
-  MESSAGE("a frame of 100,000 parameters on 1,024 ranks: " << spent.count() / frames << " ms");
+  const double ms = 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  MESSAGE("a frame of 100,000 parameters on 1,024 ranks: " << ms / frames << " ms of one core");
 }

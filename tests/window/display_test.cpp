@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -26,6 +27,7 @@ namespace {
 class Process {
  public:
   Process(const std::vector<std::string>& words, const std::string& output) {
+    std::fflush(stdout);
     pid_ = ::fork();
     REQUIRE(pid_ >= 0);
     if (pid_ != 0) return;

@@ -14,11 +14,11 @@
 
 using namespace zero1;
 using namespace zero1::viz;
-using zero1::viz::test::read_png;
-using zero1::viz::test::run_viz;
 using zero1::test::Outcome;
 using zero1::test::quoted;
 using zero1::test::TemporaryFolder;
+using zero1::viz::test::read_png;
+using zero1::viz::test::run_viz;
 
 namespace {
 
@@ -132,6 +132,7 @@ TEST_CASE("bad input is refused with status 2 and a word that helps") {
   refused("explore --size 100000x100" + out, "--size");
   refused("explore --select rank=77" + out, "rank=77");
   refused("explore --select param=none.such" + out, "none.such");
+  refused("explore --tab Nonsense" + out, "Explore");
   refused("explore --at 5" + out, "--at");
   refused("run --dp 0" + out, "--dp");
   refused("run --dp 2 --train-iters 1 --at 9:adamw" + out, "--at");

@@ -10,7 +10,7 @@ struct Preferences {
   bool dark = true;
   int width = 1440;
   int height = 900;
-  float right_share = 0.30F;  ///< of the width: the column of tabs
+  float right_share = 0.33F;  ///< of the width: the column of tabs
   float upper_share = 0.46F;  ///< of the height: the ownership map
   std::set<std::string> hidden_panels;
 

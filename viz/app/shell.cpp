@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/error.h"
 #include "core/base/units.h"
 #include "viz/app/help.h"
 #include "viz/app/style.h"
@@ -69,8 +70,16 @@ void Shell::toggle_theme() {
 }
 
 void Shell::show_tab(std::string_view title) {
-  preferences_.hidden_panels.erase(std::string(title));
-  wanted_tab_ = title;
+  std::string names;
+  for (const Entry& entry : entries_) {
+    if (entry.place != Place::tab) continue;
+    names += (names.empty() ? "" : ", ") + entry.title;
+    if (entry.title != title) continue;
+    preferences_.hidden_panels.erase(entry.title);
+    wanted_tab_ = title;
+    return;
+  }
+  throw InputError(fmt::format("--tab '{}': there are: {}", title, names));
 }
 
 Shell::Entry* Shell::find(Place place) {
@@ -173,18 +182,25 @@ void Shell::draw_status(const Area& area) {
     text += fmt::format("   at {}", format_duration_ns(document_.moment.at_ns));
     if (!document_.moment.follow) text += " (gone back)";
   }
-  if (!document_.error.empty()) {
-    ImGui::PushStyleColor(ImGuiCol_Text, theme_.exposed());
-    ImGui::TextUnformatted(document_.error.c_str());
-    ImGui::PopStyleColor();
-    ImGui::SameLine(0, 2 * ImGui::GetFontSize());
-  }
   ImGui::PushStyleColor(ImGuiCol_Text, theme_.faint_text());
   ImGui::TextUnformatted(text.c_str());
-  const char* hint = "F1  keys and mouse";
-  ImGui::SameLine(ImGui::GetWindowWidth() - text_size(hint).x - ImGui::GetStyle().WindowPadding.x);
-  ImGui::TextUnformatted(hint);
   ImGui::PopStyleColor();
+  if (!document_.error.empty()) {
+    if (!text.empty()) ImGui::SameLine(0, 2 * ImGui::GetFontSize());
+    const std::string first_line = document_.error.substr(0, document_.error.find('\n'));
+    ImGui::PushStyleColor(ImGuiCol_Text, theme_.exposed());
+    ImGui::TextUnformatted(first_line.c_str());
+    ImGui::PopStyleColor();
+    if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", document_.error.c_str());
+  }
+  const char* hint = "F1  keys and mouse";
+  const float hint_x = ImGui::GetWindowWidth() - text_size(hint).x - ImGui::GetStyle().WindowPadding.x;
+  if (ImGui::GetItemRectMax().x + ImGui::GetFontSize() < area.at.x + hint_x) {
+    ImGui::SameLine(hint_x);
+    ImGui::PushStyleColor(ImGuiCol_Text, theme_.faint_text());
+    ImGui::TextUnformatted(hint);
+    ImGui::PopStyleColor();
+  }
   ImGui::End();
 }
 
@@ -274,14 +290,20 @@ void Shell::draw_tabs(const Area& area) {
     wanted_focus_.clear();
   }
   ImGui::Begin(tabs_window, nullptr, fixed_window | ImGuiWindowFlags_NoTitleBar);
-  if (ImGui::BeginTabBar("tabs", ImGuiTabBarFlags_FittingPolicyResizeDown)) {
+  ImGui::PushStyleVar(ImGuiStyleVar_FramePadding, ImVec2(5 * theme_.scale, ImGui::GetStyle().FramePadding.y));
+  const bool tabs = ImGui::BeginTabBar("tabs", ImGuiTabBarFlags_FittingPolicyResizeDown);
+  ImGui::PopStyleVar();
+  if (tabs) {
     for (Entry& entry : entries_) {
       if (entry.place != Place::tab || !shown(entry)) continue;
       const bool wanted = wanted_tab_ == entry.title;
       if (wanted) wanted_tab_.clear();
-      if (!ImGui::BeginTabItem(entry.title.c_str(), nullptr, wanted ? ImGuiTabItemFlags_SetSelected : 0)) {
-        continue;
-      }
+      ImGui::PushStyleVar(ImGuiStyleVar_FramePadding,
+                          ImVec2(5 * theme_.scale, ImGui::GetStyle().FramePadding.y));
+      const bool front =
+          ImGui::BeginTabItem(entry.title.c_str(), nullptr, wanted ? ImGuiTabItemFlags_SetSelected : 0);
+      ImGui::PopStyleVar();
+      if (!front) continue;
       ImGui::BeginChild("content");
       entry.panel->draw(document_, theme_);
       ImGui::EndChild();

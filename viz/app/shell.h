@@ -25,6 +25,8 @@ class Shell {
   void set_scale(float scale);
   const Theme& theme() const { return theme_; }
   void toggle_theme();
+  /// Brings a panel of the right column to the front. Throws InputError that lists them where there is none
+  /// of this name.
   void show_tab(std::string_view title);
 
  private:

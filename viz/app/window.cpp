@@ -152,6 +152,7 @@ void show_window(Document document, Preferences preferences, const WindowOptions
   float scale = wanted_scale();
   context.scale_fonts(scale);
   Shell shell(std::move(document), std::move(preferences), scale);
+  if (!options.tab.empty()) shell.show_tab(options.tab);
   int busy_frames = frames_to_settle;
   for (int frame = 0; options.frames == 0 || frame < options.frames; ++frame) {
     wait_for_events(shell.document(), busy_frames);

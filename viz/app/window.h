@@ -12,6 +12,7 @@ struct WindowOptions {
   int frames = 0;             ///< quit after so many; 0: when the user does
   float scale = 0;            ///< of everything; 0: the monitor's
   std::string config_folder;  ///< where the layout is remembered; empty: nowhere
+  std::string tab;            ///< as in PictureOptions
 };
 
 /// Shows `document` until the user quits. Throws InputError where there is no display.

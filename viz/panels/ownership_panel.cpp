@@ -113,10 +113,10 @@ void OwnershipPanel::arrange(const Document& document, ImVec2 origin, ImVec2 siz
   int states = std::clamp(static_cast<int>((room - 4.2F * line) / (1.35F * line)), ranks > 0 ? 1 : 0,
                           std::min(ranks, most_state_rows));
   const auto rows = static_cast<float>(states);
-  const float both = std::clamp(room - gap - rows * 1.35F * line, 2.4F * line, 10 * line);
-  const float state_px = states == 0 ? 0 : std::clamp((room - gap - both) / rows, 1.35F * line, 2.4F * line);
-  const float spare = states == 0 ? room - both : 0;
-  const float band = std::floor(std::min((both + std::max(spare, 0.0F)) / 2, 8 * line));
+  const float usual = std::clamp(room - gap - rows * 1.35F * line, 2.4F * line, 10 * line);
+  const float state_px = states == 0 ? 0 : std::clamp((room - gap - usual) / rows, 1.35F * line, 2.4F * line);
+  const float both = std::clamp(room - gap - rows * state_px, usual, 16 * line);
+  const float band = std::floor(both / 2);
 
   rows_.clear();
   float y = origin.y;
