@@ -18,6 +18,8 @@ using Clock = std::chrono::steady_clock;
 /// Lanes are drained one after the other: what ended this long ago has arrived from all of them.
 constexpr std::int64_t settling_ns = 100'000'000;
 constexpr int events_between_looks_at_the_clock = 256;
+/// However late it is: a busy machine must not stop the list. About a millisecond's worth.
+constexpr int least_events_per_update = 16'384;
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
@@ -96,7 +98,7 @@ bool EventList::update(double budget_ms) {
   const auto deadline = Clock::now() + std::chrono::duration<double, std::milli>(budget_ms);
   const std::int64_t settles_ns = events_->range().end_ns - settling_ns;
   // Only between two times may it stop: it goes on behind the last one that it has listed whole.
-  int until_look = events_between_looks_at_the_clock;
+  int until_look = least_events_per_update;
   complete_ = true;
   events_->visit(scanned_ns_, INT64_MAX, {}, [&](EventId id, const trace::Event& event) {
     if (--until_look <= 0 && event.end_ns != scanned_ns_) {

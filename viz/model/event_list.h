@@ -27,7 +27,8 @@ class EventList {
   void set_filter(ListFilter filter);
   const ListFilter& filter() const { return filter_; }
 
-  /// Takes over what is new, for about `budget_ms`; call it once per frame. Returns whether all is listed.
+  /// Takes over what is new, for about `budget_ms` but some thousand events at least; call it once per frame.
+  /// Returns whether all is listed.
   bool update(double budget_ms = 3);
 
   std::int64_t size() const { return static_cast<std::int64_t>(settled_.size() + tail_.size()); }
