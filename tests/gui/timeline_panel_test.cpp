@@ -206,6 +206,13 @@ TEST_CASE_FIXTURE(Fixture, "what is selected elsewhere comes into view") {
   const trace::Event event = events().event(last);
   CHECK(panel.view().start_ns() <= static_cast<double>(event.begin_ns));
   CHECK(panel.view().end_ns() >= static_cast<double>(event.end_ns));
+
+  Selection step;
+  step.step = 2;
+  document.selection.set(step);
+  gui.frame(2);
+  CHECK(panel.view().end_ns() >= static_cast<double>(events().steps()[2].when.end_ns));
+  CHECK(panel.view().end_ns() < static_cast<double>(events().steps()[3].when.end_ns));
 }
 
 TEST_CASE_FIXTURE(Fixture, "arrow keys go from event to event and from row to row") {

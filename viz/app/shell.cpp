@@ -207,8 +207,10 @@ void Shell::draw_status(const Area& area) {
 void Shell::draw_places(const Area& area) {
   const float gap = std::floor(5 * theme_.scale);
   const bool column = shown_tabs() > 0 || find(Place::strip) != nullptr;
+  const float least_px = std::min(21 * ImGui::GetFontSize(), 0.5F * area.size.x);
   const float right_px =
-      column ? std::floor(std::clamp(area.size.x * preferences_.right_share, 120.0F, area.size.x * 0.8F)) : 0;
+      column ? std::floor(std::clamp(area.size.x * preferences_.right_share, least_px, 0.8F * area.size.x))
+             : 0;
   const Area left{area.at, {area.size.x - right_px - (column ? gap : 0), area.size.y}};
 
   // Splitters lie in a window of their own behind the panels.

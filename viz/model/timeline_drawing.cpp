@@ -30,8 +30,9 @@ bool same_look(const Summary& a, const Summary& b) {
 std::span<const TimelineBar> TimelineDrawing::draw(const EventIndex& index, const TimelineRows& rows,
                                                    std::size_t first, std::size_t last, const TimeView& view,
                                                    const DrawLimits& limits) {
-  // Begin a little finer than the last picture had to be: views change slowly.
-  merge_px_ = std::max(limits.merge_px, merge_px_ / 2);
+  // As fine as the last picture had to be, finer where that left room: views change slowly.
+  const bool room = bars_.size() < limits.most_bars / 3;
+  merge_px_ = std::max(limits.merge_px, room ? merge_px_ / 2 : merge_px_);
   while (!draw_rows(index, rows, first, last, view, limits.most_bars)) {
     // Too many by the row that is drawn when they are too many; each row can do with two bars.
     const double drawn = static_cast<double>(bars_.back().row) + 1 - static_cast<double>(first);

@@ -25,6 +25,12 @@ void fill_piece(const MapScene& scene, const Box& box, ImU32 colour) {
   scene.list.AddRectFilled(box.min, {box.max.x - gap, box.max.y}, colour);
 }
 
+/// Of what the last step has changed.
+void mark_changed(const MapScene& scene, const Box& box) {
+  scene.list.AddRect({box.min.x + 1, box.min.y + 1}, {box.max.x - 1, box.max.y - 1}, scene.theme.changed(), 0,
+                     0, 2);
+}
+
 /// Three shades, so that neighbours differ where every second parameter is too small to be seen.
 ImU32 param_colour(const Theme& theme, int param) {
   const float shade = (theme.dark ? 0.20F : 0.10F) + 0.07F * static_cast<float>(param % 3);
@@ -126,6 +132,7 @@ void MapPainter::draw_params(const MapScene& scene, const MapRow& row) {
     fill_piece(scene, box, param_colour(theme, piece.index));
     const std::string& param = scene.map.layout().specs[static_cast<std::size_t>(piece.index)].name;
     draw_label(scene.list, box, theme.text(), fitting_name(param, box.width() - 6));
+    if (scene.document.change.params.contains(piece.index)) mark_changed(scene, box);
   }
 }
 
@@ -157,6 +164,8 @@ void MapPainter::draw_states(const MapScene& scene, const MapRow& row) {
     const Box box = scene.box(row, piece.begin_px, piece.end_px);
     const BucketMoment moment = scene.states->at(row.rank, piece.bucket, now);
     fill_state(scene, box, moment.others, moment);
+    const Change& change = scene.document.change;
+    const bool changed = change.from_ns < moment.since_ns && moment.since_ns <= change.to_ns;
     Box own = box;
     const bool has_shard = row.rank < scene.map.bucket(piece.bucket).ranks;
     if (!piece.merged() && has_shard && moment.own != moment.others) {
@@ -178,11 +187,13 @@ void MapPainter::draw_states(const MapScene& scene, const MapRow& row) {
       const bool pale = piece_hatched(moment.others);
       const ImU32 fill = pale ? scene.theme.background() : piece_colour(moment.others, scene.theme);
       label_state(scene, rest, fill, moment.others, moment);
+      if (changed) mark_changed(scene, box);
       continue;
     }
     const bool pale = moment.own == PieceState::unknown;
     label_state(scene, box, pale ? scene.theme.background() : piece_colour(moment.own, scene.theme),
                 moment.own, moment);
+    if (changed) mark_changed(scene, box);
   }
 }
 

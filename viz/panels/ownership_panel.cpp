@@ -52,7 +52,7 @@ class OwnershipPanel final : public Panel {
 
   std::shared_ptr<const Layout> layout_;
   std::unique_ptr<OwnershipMap> map_;
-  const EventIndex* events_ = nullptr;
+  std::shared_ptr<EventIndex> events_;
   std::unique_ptr<BucketStates> states_;
   MapPainter painter_;
   MapView view_;
@@ -75,8 +75,8 @@ void OwnershipPanel::follow_document(Document& document) {
     fit_ = true;
     search_.forget();
   }
-  if (document.events.get() != events_) {
-    events_ = document.events.get();
+  if (document.events != events_) {
+    events_ = document.events;
     states_ = events_ == nullptr ? nullptr : std::make_unique<BucketStates>(*events_);
   }
 }
@@ -127,9 +127,9 @@ void OwnershipPanel::arrange(const Document& document, ImVec2 origin, ImVec2 siz
   add(MapRow::What::header, 0, 1.5F * line, 1);
   add(MapRow::What::params, 0, band, 1);
   add(MapRow::What::owners, 0, band, gap);
-  const int chosen = document.selection.rank.value_or(0);
-  const int first = std::clamp(chosen - states / 2, 0, std::max(0, ranks - states));
   if (values) states = std::max(states / 3, 1);
+  const int chosen = std::clamp(document.selection.rank.value_or(0), 0, std::max(0, ranks - 1));
+  const int first = std::clamp(chosen - states / 2, 0, std::max(0, ranks - states));
   for (int rank = first; rank < std::min(first + states, ranks); ++rank) {
     add(MapRow::What::state, rank, state_px - 2, 2);
     if (!values) continue;

@@ -58,7 +58,10 @@ void TimelinePanel::follow_selection(const Document& document) {
   if (document.selection.revision == seen_selection_) return;
   seen_selection_ = document.selection.revision;
   if (document.selection.event && *document.selection.event < document.events->size())
-    bring_into_view(document, *document.selection.event);
+    return bring_into_view(document, *document.selection.event);
+  if (document.selection.event || !document.selection.step) return;
+  const EventIndex::Step* step = document.events->find_step(*document.selection.step);
+  if (step != nullptr) show_step(document, *step);
 }
 
 void TimelinePanel::bring_into_view(const Document& document, EventId original) {
@@ -110,7 +113,10 @@ void TimelinePanel::toggle_logical(const Document& document) {
 }
 
 void TimelinePanel::go_to_step(const Document& document, std::size_t index) {
-  const EventIndex::Step& step = document.events->steps()[index];
+  show_step(document, document.events->steps()[index]);
+}
+
+void TimelinePanel::show_step(const Document& document, const EventIndex::Step& step) {
   touched();
   physical_.fit(step.when);
   if (logical_) order_logically(document, step.when);

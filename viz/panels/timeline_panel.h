@@ -65,6 +65,7 @@ class TimelinePanel final : public Panel {
   void order_logically(const Document& document, trace::Interval window);
   void toggle_logical(const Document& document);
   void go_to_step(const Document& document, std::size_t index);
+  void show_step(const Document& document, const EventIndex::Step& step);
   void step_by(const Document& document, int by);
   void fit(const Document& document);
   void fit_all(const Document& document);
