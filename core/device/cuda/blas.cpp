@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/device/cuda/cublas_library.h"
 #include "core/device/op_checks.h"
 
 namespace zero1::cuda {
@@ -39,19 +40,19 @@ cublasOperation_t operation(const Product::Matrix& matrix) {
 }  // namespace
 
 Blas::~Blas() {
-  if (handle_ != nullptr) cublasDestroy(handle_);
+  if (handle_ != nullptr) cublas_library().destroy(handle_);
 }
 
 void Blas::use(cudaStream_t stream) {
   if (handle_ == nullptr) {
-    check_blas(cublasCreate(&handle_), "cublasCreate");
+    check_blas(cublas_library().create(&handle_), "cublasCreate");
     // By default, partial sums of bf16 and fp16 products may be added in 16 bits.
     const auto mode =
         static_cast<cublasMath_t>(CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
-    check_blas(cublasSetMathMode(handle_, mode), "cublasSetMathMode");
+    check_blas(cublas_library().set_math_mode(handle_, mode), "cublasSetMathMode");
   }
   if (stream == stream_) return;
-  check_blas(cublasSetStream(handle_, stream), "cublasSetStream");
+  check_blas(cublas_library().set_stream(handle_, stream), "cublasSetStream");
   stream_ = stream;
 }
 
@@ -68,14 +69,16 @@ void Blas::run(cudaStream_t stream, const Product& p) {
   const int a_row = blas_int(p.a.row), b_row = blas_int(p.b.row), c_row = blas_int(p.c_row);
   const cublasComputeType_t compute = compute_type(p.in);
   if (p.count == 1) {
-    check_blas(cublasGemmEx(handle_, operation(p.b), operation(p.a), n, m, k, &p.alpha, p.b.data, in, b_row,
-                            p.a.data, in, a_row, &p.beta, p.c, out, c_row, compute, CUBLAS_GEMM_DEFAULT),
-               "cublasGemmEx");
+    check_blas(
+        cublas_library().gemm(handle_, operation(p.b), operation(p.a), n, m, k, &p.alpha, p.b.data, in, b_row,
+                              p.a.data, in, a_row, &p.beta, p.c, out, c_row, compute, CUBLAS_GEMM_DEFAULT),
+        "cublasGemmEx");
     return;
   }
-  check_blas(cublasGemmStridedBatchedEx(handle_, operation(p.b), operation(p.a), n, m, k, &p.alpha, p.b.data,
-                                        in, b_row, p.b.next, p.a.data, in, a_row, p.a.next, &p.beta, p.c, out,
-                                        c_row, p.c_next, blas_int(p.count), compute, CUBLAS_GEMM_DEFAULT),
+  check_blas(cublas_library().gemm_strided_batched(handle_, operation(p.b), operation(p.a), n, m, k, &p.alpha,
+                                                   p.b.data, in, b_row, p.b.next, p.a.data, in, a_row,
+                                                   p.a.next, &p.beta, p.c, out, c_row, p.c_next,
+                                                   blas_int(p.count), compute, CUBLAS_GEMM_DEFAULT),
              "cublasGemmStridedBatchedEx");
 }
 
