@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <thread>
 #include <utility>
 
 #include "core/base/clock.h"
@@ -16,6 +17,7 @@ constexpr std::int64_t refresh_after_ns = 100'000'000;
 constexpr std::int64_t patience_ns = 300'000;        // for one round of catches beside running work
 constexpr std::int64_t event_resolution_ns = 1'000;  // CUDA promises half a microsecond at either end
 constexpr std::int64_t drift_parts = 20'000;         // clocks drift by at most 1 part in this: 50 ppm
+constexpr std::int64_t spin_ns = 50'000;  // a catch that takes longer is no narrow one: let others run
 constexpr int tries = 8;
 
 }  // namespace
@@ -67,6 +69,7 @@ bool GpuClock::take(Anchor& anchor, std::int64_t give_up_ns) const {
       code = cudaEventQuery(anchor.event);
       after = now_ns();
       if (code == cudaErrorNotReady && after > give_up_ns) return false;
+      if (after - before > spin_ns) std::this_thread::yield();
     } while (code == cudaErrorNotReady);
     ZERO1_CUDA_CHECK(code);
     // The event of the last try is the anchor, so its own catch counts; a narrow one ends the search.

@@ -66,11 +66,17 @@ std::string outcome_without(std::int64_t wait, Lagging lagging, const Run& run) 
   return outcome;
 }
 
-/// Does the lack of a wait show, when either kind of stream is late?
+/// Does the lack of a wait show, when either kind of stream is late? A late stream is as late as the threads
+/// of a busy machine let it be: somebody may wait for its work before the streams that should overtake it
+/// have run. So a lack that has not shown gets further chances.
 template <class Run>
 bool noticed_without(std::int64_t wait, const std::string& expected, const Run& run) {
-  return outcome_without(wait, Lagging::compute, run) != expected ||
-         outcome_without(wait, Lagging::communication, run) != expected;
+  for (int chance = 0; chance < 10; ++chance) {
+    for (const Lagging lagging : {Lagging::compute, Lagging::communication}) {
+      if (outcome_without(wait, lagging, run) != expected) return true;
+    }
+  }
+  return false;
 }
 
 template <class Number>

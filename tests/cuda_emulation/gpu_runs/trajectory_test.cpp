@@ -4,6 +4,7 @@
 
 #include "core/train/machine_cuda.h"
 #include "cuda_emulation/control.h"
+#include "tests/cuda_emulation/test_sanitizers.h"
 #include "tests/golden/gpt_trajectory.h"
 
 using namespace zero1;
@@ -47,4 +48,11 @@ TEST_CASE("gpt-b follows its float64 trajectory on virtual GPUs") {
                             GpuRun{2, "local", {3, 4, 9000, true}}, GpuRun{4, "nccl", {4, 3, 100, true}}}) {
     check(b, run, 4);
   }
+}
+
+// All 40 steps, to the final parameters: 20 s of computing, and several times that under a sanitizer.
+TEST_CASE("a whole run of gpt-b ends at its float64 parameters" *
+          doctest::skip(test::under_tsan || test::under_asan)) {
+  const auto b = golden::read_gpt_case(ZERO1_GOLDEN_DIR, "gpt-b");
+  check(b, {2, "nccl", {2, 3, 3000, true}}, static_cast<std::int64_t>(b.losses.size()));
 }
