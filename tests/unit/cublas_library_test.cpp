@@ -6,7 +6,8 @@
 
 TEST_CASE("cuBLAS is loaded, and says that there is no GPU rather than crash") {
   const zero1::cuda::CublasLibrary& library = zero1::cuda::cublas_library();
-  CHECK(library.gemm != nullptr);
+  const bool found = library.gemm != nullptr;
+  CHECK(found);
   cublasHandle_t handle = nullptr;
   if (library.create(&handle) == CUBLAS_STATUS_SUCCESS)
     CHECK(library.destroy(handle) == CUBLAS_STATUS_SUCCESS);
