@@ -322,9 +322,24 @@ void check_names(const std::vector<ParamSpec>& specs) {
   }
 }
 
+namespace {
+
+/// HDF5 has stored what it was given: the digest that follows would make any other bytes valid.
+void check_stored(const RawFile& file, const std::string& path, const Section& section, const void* given,
+                  std::size_t bytes) {
+  std::string stored(static_cast<std::size_t>(section.bytes), '\0');
+  file.read_at(section.offset, stored.data(), section.bytes);
+  if (stored == std::string_view(static_cast<const char*>(given), bytes)) return;
+  throw Error(fmt::format("{}: HDF5 has not stored what it was given", path));
+}
+
+}  // namespace
+
 void write_checkpoint_file(const std::string& folder, const CheckpointContents& contents) {
   const std::string path = folder + "/" + std::string(checkpoint_file_name);
   check_names(contents.layout.specs);
+  const std::string layout = layout_case_json(contents.layout_case).dump(1);
+  const std::string state = to_json(contents.state);
   UserBlock block;
   {
     const Hdf5Lock lock;
@@ -332,16 +347,20 @@ void write_checkpoint_file(const std::string& folder, const CheckpointContents& 
     write_attribute(file.get(), "format", "zero1-lab checkpoint", path);
     write_attribute(file.get(), "version", format_version, path);
     write_attribute(file.get(), "step", contents.state.step, path);
-    block.layout = write_string(file.get(), "layout", layout_case_json(contents.layout_case).dump(1), path);
-    block.state = write_string(file.get(), "state", to_json(contents.state), path);
+    block.layout = write_string(file.get(), "layout", layout, path);
+    block.state = write_string(file.get(), "state", state, path);
     block.files = write_table(file.get(), "files", file_columns(), sizeof(RankFileRecord),
                               contents.files.data(), contents.files.size(), path);
     block.slices = write_table(file.get(), "slices", slice_columns(), sizeof(SliceRecord),
                                contents.slices.data(), contents.slices.size(), path);
     write_virtual_view(file.get(), contents, folder);
-    file.close(path);
+    file.close(path, "H5Fclose");
   }
   RawFile raw(path);
+  check_stored(raw, path, block.layout, layout.data(), layout.size());
+  check_stored(raw, path, block.state, state.data(), state.size());
+  check_stored(raw, path, block.files, contents.files.data(), contents.files.size() * sizeof(RankFileRecord));
+  check_stored(raw, path, block.slices, contents.slices.data(), contents.slices.size() * sizeof(SliceRecord));
   block.file_bytes = raw.size_bytes();
   block.digest = digest_of_file(block, block.file_bytes, [&](std::int64_t at, void* to, std::int64_t count) {
     raw.read_at(at, to, count);

@@ -90,7 +90,7 @@ std::map<std::pair<int, State>, std::int64_t> create_gathered(const Checkpoint& 
           create_float_array(group.get(), std::string(name(state)), spec.shape, path);
     }
   }
-  file.close(path);
+  file.close(path, "H5Fclose");
   return offsets;
 }
 

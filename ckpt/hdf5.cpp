@@ -131,20 +131,23 @@ Section write_string(hid_t parent, const std::string& name, const std::string& t
   const Handle creation = timeless_dataset(file);
   const Handle space(ZERO1_HDF5(file, H5Screate, H5S_SCALAR), H5Sclose);
   const Handle type = string_type(text.size(), file);
-  const Handle dataset(ZERO1_HDF5(file, H5Dcreate2, parent, name.c_str(), type.get(), space.get(),
-                                  H5P_DEFAULT, creation.get(), H5P_DEFAULT),
-                       H5Dclose);
+  Handle dataset(ZERO1_HDF5(file, H5Dcreate2, parent, name.c_str(), type.get(), space.get(), H5P_DEFAULT,
+                            creation.get(), H5P_DEFAULT),
+                 H5Dclose);
   ZERO1_HDF5(file, H5Dwrite, dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, text.c_str());
-  return section_of(dataset.get(), file);
+  const Section section = section_of(dataset.get(), file);
+  dataset.close(file, "H5Dclose");
+  return section;
 }
 
 void write_scalar(hid_t parent, const std::string& name, float value, const std::string& file) {
   const Handle creation = timeless_dataset(file);
   const Handle space(ZERO1_HDF5(file, H5Screate, H5S_SCALAR), H5Sclose);
-  const Handle dataset(ZERO1_HDF5(file, H5Dcreate2, parent, name.c_str(), H5T_IEEE_F32LE, space.get(),
-                                  H5P_DEFAULT, creation.get(), H5P_DEFAULT),
-                       H5Dclose);
+  Handle dataset(ZERO1_HDF5(file, H5Dcreate2, parent, name.c_str(), H5T_IEEE_F32LE, space.get(), H5P_DEFAULT,
+                            creation.get(), H5P_DEFAULT),
+                 H5Dclose);
   ZERO1_HDF5(file, H5Dwrite, dataset.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, &value);
+  dataset.close(file, "H5Dclose");
 }
 
 void write_attribute(hid_t object, const std::string& name, std::int64_t value, const std::string& file) {
@@ -171,12 +174,14 @@ Section write_table(hid_t parent, const std::string& name, const std::vector<Col
   const Handle space = vector_space(count, file);
   const Handle file_type = table_type(columns, row_bytes, false, file);
   const Handle memory_type = table_type(columns, row_bytes, true, file);
-  const Handle dataset(ZERO1_HDF5(file, H5Dcreate2, parent, name.c_str(), file_type.get(), space.get(),
-                                  H5P_DEFAULT, creation.get(), H5P_DEFAULT),
-                       H5Dclose);
+  Handle dataset(ZERO1_HDF5(file, H5Dcreate2, parent, name.c_str(), file_type.get(), space.get(), H5P_DEFAULT,
+                            creation.get(), H5P_DEFAULT),
+                 H5Dclose);
   if (count == 0) return {};
   ZERO1_HDF5(file, H5Dwrite, dataset.get(), memory_type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, rows);
-  return section_of(dataset.get(), file);
+  const Section section = section_of(dataset.get(), file);
+  dataset.close(file, "H5Dclose");
+  return section;
 }
 
 }  // namespace zero1::ckpt

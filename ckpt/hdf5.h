@@ -58,8 +58,10 @@ class Handle {
 
   hid_t get() const { return id_; }
 
-  /// Closes now and checks; for files, whose close writes.
-  void close(const std::string& file) { check_hdf5(close_(std::exchange(id_, -1)), file, "H5Fclose"); }
+  /// Closes now and checks; for files and for datasets with data, whose close writes what is still in memory.
+  void close(const std::string& file, const char* call) {
+    check_hdf5(close_(std::exchange(id_, -1)), file, call);
+  }
 
  private:
   hid_t id_;

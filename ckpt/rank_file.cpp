@@ -84,7 +84,7 @@ void RankFileWriter::create(const Layout& layout, int rank, std::int64_t step) {
       }
     }
   }
-  file.close(path_);
+  file.close(path_, "H5Fclose");
 }
 
 void RankFileWriter::skip_complete_slices() {

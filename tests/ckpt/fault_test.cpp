@@ -51,13 +51,18 @@ bool holds_elements(const Layout& layout, const ckpt::SliceRecord& slice) {
 }  // namespace
 
 TEST_CASE("every flipped byte of every file is found") {
+#ifdef ZERO1_SANITIZED
+  constexpr std::size_t stride = 37;  // they are slow
+#else
+  constexpr std::size_t stride = 1;
+#endif
   const test::TemporaryFolder folder;
   ckpt::write_checkpoint(folder.path("c"), {}, small_case(), test::PlacedValues());
   REQUIRE(all_faults(folder.path("c")).empty());
   for (const char* name : {"c/checkpoint.h5", "c/rank_00000.h5", "c/rank_00001.h5"}) {
     const std::string whole = folder.read(name);
     REQUIRE(whole.size() > 1000);
-    for (std::size_t i = 0; i < whole.size(); i += i < 4096 ? 7 : 61) {
+    for (std::size_t i = 0; i < whole.size(); i += stride) {
       std::string flipped = whole;
       flipped[i] = static_cast<char>(flipped[i] ^ (1 << (i % 8)));
       folder.write(name, flipped);

@@ -51,6 +51,10 @@ std::int64_t peak_of(std::vector<std::string> words) {
 }  // namespace
 
 TEST_CASE("a checkpoint of 384 MiB is resharded and gathered with little more than the limit") {
+#ifdef ZERO1_SANITIZED
+  MESSAGE("[skipped] sanitizers take memory of their own");
+  return;
+#endif
   const test::TemporaryFolder folder;
   LayoutCase layout_case;
   for (int i = 0; i < 4; ++i) {
@@ -63,6 +67,7 @@ TEST_CASE("a checkpoint of 384 MiB is resharded and gathered with little more th
   constexpr std::int64_t mib = 1 << 20;
   REQUIRE(ckpt::slice_bytes(ckpt::Checkpoint(source).layout()) >= 384 * mib);
 
+  // What the program takes without doing anything: cuBLAS alone is 150 MiB where it is linked in.
   const std::int64_t idle = peak_of({"ckpt", "inspect", source});
   const std::int64_t limit = 8 * mib;
   for (const std::vector<std::string>& words :
@@ -78,7 +83,6 @@ TEST_CASE("a checkpoint of 384 MiB is resharded and gathered with little more th
     CAPTURE(peak / mib);
     CAPTURE(idle / mib);
     CHECK(peak <= idle + limit + 8 * mib);
-    CHECK(peak <= 128 * mib);
     for (const char* written : {"target", "all.h5", "all.safetensors"}) {
       std::filesystem::remove_all(folder.path(written));
     }
