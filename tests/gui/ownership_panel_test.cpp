@@ -31,8 +31,8 @@ struct Fixture {
   std::unique_ptr<Panel> panel = make_ownership_panel();
   test::Gui gui;
 
-  explicit Fixture(std::shared_ptr<const Layout> layout)
-      : gui(*panel, (document.layout = std::move(layout), document), theme, 1200, 500) {
+  explicit Fixture(std::shared_ptr<const Layout> layout, float width = 1200)
+      : gui(*panel, (document.layout = std::move(layout), document), theme, width, 500) {
     gui.frame(3);
   }
 
@@ -220,6 +220,19 @@ TEST_CASE("states are drawn for the moment that is shown") {
   f.gui.frame(2);
   CHECK(f.gui.triangles_coloured(accumulating) < before);
   CHECK(f.gui.triangles_coloured(ready) > before_ready);
+}
+
+TEST_CASE("the map keeps its place in a window too narrow for the legend of states") {
+  for (const float width : {460.0F, 560.0F, 700.0F, 860.0F, 1000.0F}) {
+    CAPTURE(width);
+    Fixture f(tiny(2), width);
+    f.document.info.ranks = 2;
+    f.document.events = std::make_shared<EventIndex>(2);
+    f.gui.frame(3);
+    const float params = f.params_row();
+    CHECK(f.click(130, params).bucket == 0);
+    CHECK(f.click(width - 20, params).bucket == f.document.layout->bucket_count() - 1);
+  }
 }
 
 TEST_CASE("a huge layout is drawn with few vertices at any zoom") {
