@@ -87,12 +87,25 @@ void show_run(const RunFlags& flags, viz::Document document) {
   if (live->state() == viz::RunState::failed) throw Error(live->failure());
 }
 
+/// The element that --select names, so that its values are kept from the first event on.
+std::optional<viz::ElementRef> selected_element(const ViewFlags& flags, const TrainConfig& config) {
+  RunShape shape = run_shape(config);
+  viz::Document document;
+  document.info = std::move(shape.info);
+  document.layout = std::make_shared<const Layout>(std::move(shape.layout));
+  apply_selection(flags, document);
+  const viz::Selection& selection = document.selection;
+  if (!selection.param || !selection.element) return std::nullopt;
+  return viz::ElementRef{*selection.param, *selection.element};
+}
+
 void run(const RunFlags& flags) {
   TrainJob job(flags.train);
   viz::LiveRunOptions options;
   options.make_machine = job.machine();
   options.start_paused = flags.paused;
   options.slow_motion = flags.slow;
+  options.follow = selected_element(flags.view, job.config());
   if (!flags.view.at.empty()) options.breakpoints.push_back(parse_at(flags.view.at));
   job.observe(options.hooks);
   viz::Document document = viz::start_run(job.config(), std::move(options));

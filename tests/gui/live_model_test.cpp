@@ -147,7 +147,8 @@ TEST_CASE("rank 2 waits in a reduce-scatter for rank 0, which is held before bac
         "(step 4, microbatch 1)");
   CHECK(line_of(waits, 2, false)->for_ranks == std::vector{0});
   CHECK(line_of(waits, 2, false)->bucket == 3);
-  CHECK(line_of(waits, 1, false)->text.find("rank 1's communication stream waits in the reduce-scatter of bucket 3") !=
+  CHECK(line_of(waits, 1, false)
+            ->text.find("rank 1's communication stream waits in the reduce-scatter of bucket 3") !=
         std::string::npos);
 
   CHECK(at_rest(ranks, 0, held));
