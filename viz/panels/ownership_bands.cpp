@@ -25,7 +25,12 @@ void fill_piece(const MapScene& scene, const Box& box, ImU32 colour) {
   scene.list.AddRectFilled(box.min, {box.max.x - gap, box.max.y}, colour);
 }
 
-/// Of what the last step has changed.
+/// Whether the last step's changes are marked: where they concern everything there is nothing to tell apart.
+bool marks_changes(const MapScene& scene) {
+  const Change& change = scene.document.change;
+  return !change.empty() && change.params.size() < scene.map.layout().specs.size();
+}
+
 void mark_changed(const MapScene& scene, const Box& box) {
   scene.list.AddRect({box.min.x + 1, box.min.y + 1}, {box.max.x - 1, box.max.y - 1}, scene.theme.changed(), 0,
                      0, 2);
@@ -117,6 +122,7 @@ void MapPainter::draw_header(const MapScene& scene, const MapRow& row) {
 void MapPainter::draw_params(const MapScene& scene, const MapRow& row) {
   scene.map.pieces(Band::params, scene.view, pieces_);
   const Theme& theme = scene.theme;
+  const bool marked = marks_changes(scene);
   for (const MapPiece& piece : pieces_) {
     const Box box = scene.box(row, piece.begin_px, piece.end_px);
     if (piece.merged()) {
@@ -132,7 +138,7 @@ void MapPainter::draw_params(const MapScene& scene, const MapRow& row) {
     fill_piece(scene, box, param_colour(theme, piece.index));
     const std::string& param = scene.map.layout().specs[static_cast<std::size_t>(piece.index)].name;
     draw_label(scene.list, box, theme.text(), fitting_name(param, box.width() - 6));
-    if (scene.document.change.params.contains(piece.index)) mark_changed(scene, box);
+    if (marked && scene.document.change.params.contains(piece.index)) mark_changed(scene, box);
   }
 }
 
@@ -160,12 +166,13 @@ void MapPainter::draw_states(const MapScene& scene, const MapRow& row) {
   if (scene.states == nullptr) return;
   scene.map.pieces(Band::buckets, scene.view, pieces_);
   const std::int64_t now = scene.document.moment.at_ns;
+  const bool marked = marks_changes(scene);
   for (const MapPiece& piece : pieces_) {
     const Box box = scene.box(row, piece.begin_px, piece.end_px);
     const BucketMoment moment = scene.states->at(row.rank, piece.bucket, now);
     fill_state(scene, box, moment.others, moment);
     const Change& change = scene.document.change;
-    const bool changed = change.from_ns < moment.since_ns && moment.since_ns <= change.to_ns;
+    const bool changed = marked && change.from_ns < moment.since_ns && moment.since_ns <= change.to_ns;
     Box own = box;
     const bool has_shard = row.rank < scene.map.bucket(piece.bucket).ranks;
     if (!piece.merged() && has_shard && moment.own != moment.others) {
