@@ -58,12 +58,19 @@ void label_bucket(const MapScene& scene, const Box& box, int bucket) {
   }
 }
 
+/// What lies under a state's label: hatched pieces are mixed with the background.
+ImU32 state_fill(const Theme& theme, PieceState state) {
+  const ImU32 colour = piece_colour(state, theme);
+  if (!piece_hatched(state)) return colour;
+  const bool under_way = state == PieceState::reducing || state == PieceState::gathering;
+  return mixed(theme.background(), colour, under_way ? 0.7F : 0.35F);
+}
+
 /// The state's words that fit: "accumulating 3/12", "accumulating", "3/12".
-void label_state(const MapScene& scene, const Box& box, ImU32 fill, PieceState state,
-                 const BucketMoment& moment) {
+void label_state(const MapScene& scene, const Box& box, PieceState state, const BucketMoment& moment) {
   const std::string counts =
       moment.golden > 0 ? fmt::format("{}/{}", moment.ready, moment.golden) : fmt::format("{}", moment.ready);
-  const ImU32 colour = Theme::text_on(fill);
+  const ImU32 colour = Theme::text_on(state_fill(scene.theme, state));
   const std::string state_name(name(state));
   if (state == PieceState::accumulating) {
     if (draw_label(scene.list, box, colour, state_name + " " + counts)) return;
@@ -74,13 +81,10 @@ void label_state(const MapScene& scene, const Box& box, ImU32 fill, PieceState s
 }
 
 void fill_state(const MapScene& scene, const Box& box, PieceState state, const BucketMoment& moment) {
-  const ImU32 colour = piece_colour(state, scene.theme);
-  if (!piece_hatched(state)) {
-    fill_piece(scene, box, colour);
-  } else {
-    const float weight = state == PieceState::reducing || state == PieceState::gathering ? 0.7F : 0.35F;
-    fill_piece(scene, box, mixed(scene.theme.background(), colour, weight));
-    draw_hatching(scene.list, box, faded(colour, 0.9F), 0.5F * font_px());
+  fill_piece(scene, box, state_fill(scene.theme, state));
+  if (piece_hatched(state)) {
+    const ImU32 colour = faded(piece_colour(state, scene.theme), 0.9F);
+    draw_hatching(scene.list, box, colour, 0.5F * font_px());
   }
   if (state == PieceState::accumulating && moment.golden > 0) {
     const float share = std::min(1.0F, static_cast<float>(moment.ready) / static_cast<float>(moment.golden));
@@ -182,7 +186,7 @@ void MapPainter::draw_states(const MapScene& scene, const MapRow& row) {
           std::clamp(std::max(std::floor(scene.x_of(shard.end)), own.min.x + 1), box.min.x, box.max.x);
       if (own.width() > 0) {
         fill_state(scene, own, moment.own, moment);
-        label_state(scene, own, piece_colour(moment.own, scene.theme), moment.own, moment);
+        label_state(scene, own, moment.own, moment);
       }
       // The wider side of the other shards tells their state.
       Box rest = box;
@@ -191,15 +195,11 @@ void MapPainter::draw_states(const MapScene& scene, const MapRow& row) {
       } else {
         rest.min.x = own.max.x;
       }
-      const bool pale = piece_hatched(moment.others);
-      const ImU32 fill = pale ? scene.theme.background() : piece_colour(moment.others, scene.theme);
-      label_state(scene, rest, fill, moment.others, moment);
+      label_state(scene, rest, moment.others, moment);
       if (changed) mark_changed(scene, box);
       continue;
     }
-    const bool pale = moment.own == PieceState::unknown;
-    label_state(scene, box, pale ? scene.theme.background() : piece_colour(moment.own, scene.theme),
-                moment.own, moment);
+    label_state(scene, box, moment.own, moment);
     if (changed) mark_changed(scene, box);
   }
 }
