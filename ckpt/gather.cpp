@@ -81,13 +81,15 @@ std::map<std::pair<int, State>, std::int64_t> create_gathered(const Checkpoint& 
   write_attribute(file.get(), "format", "zero1-lab gathered checkpoint", path);
   write_attribute(file.get(), "version", format_version, path);
   write_string(file.get(), "state", to_json(checkpoint.state()), path);
-  const Handle model = create_group(file.get(), "model", path);
-  for (std::size_t p = 0; p < checkpoint.layout().specs.size(); ++p) {
-    const ParamSpec& spec = checkpoint.layout().specs[p];
-    const Handle group = create_group(model.get(), spec.name, path);
-    for (const State state : gathered_states(options)) {
-      offsets[{static_cast<int>(p), state}] =
-          create_float_array(group.get(), std::string(name(state)), spec.shape, path);
+  {  // the group is closed before the file
+    const Handle model = create_group(file.get(), "model", path);
+    for (std::size_t p = 0; p < checkpoint.layout().specs.size(); ++p) {
+      const ParamSpec& spec = checkpoint.layout().specs[p];
+      const Handle group = create_group(model.get(), spec.name, path);
+      for (const State state : gathered_states(options)) {
+        offsets[{static_cast<int>(p), state}] =
+            create_float_array(group.get(), std::string(name(state)), spec.shape, path);
+      }
     }
   }
   file.close(path, "H5Fclose");

@@ -97,6 +97,8 @@ Handle create_file(const std::string& path, std::int64_t user_block_bytes) {
   }
   const Handle access = property_list(H5P_FILE_ACCESS, path);
   ZERO1_HDF5(path, H5Pset_file_locking, access.get(), false, true);
+  // By default a file with an open group would be closed with the group, where nobody hears of a failure.
+  ZERO1_HDF5(path, H5Pset_fclose_degree, access.get(), H5F_CLOSE_SEMI);
   // Large slices start on a page, so that they can be mapped and written without reading first. HDF5 wants
   // no alignment beyond a user block's size.
   if (user_block_bytes == 0) ZERO1_HDF5(path, H5Pset_alignment, access.get(), 65536, 4096);

@@ -63,15 +63,9 @@ RankFileWriter::RankFileWriter(const std::string& folder, const Layout& layout, 
   skip_complete_slices();
 }
 
-void RankFileWriter::create(const Layout& layout, int rank, std::int64_t step) {
-  const Hdf5Lock lock;
-  Handle file = create_file(path_);
-  write_attribute(file.get(), "format", "zero1-lab rank file", path_);
-  write_attribute(file.get(), "version", format_version, path_);
-  write_attribute(file.get(), "rank", rank, path_);
-  write_attribute(file.get(), "step", step, path_);
+void RankFileWriter::create_slices(std::int64_t file, const Layout& layout, int rank) {
   std::size_t next = 0;
-  const Handle buffers = create_group(file.get(), "buffers", path_);
+  const Handle buffers = create_group(file, "buffers", path_);
   for (std::size_t b = 0; b < layout.buffers.size(); ++b) {
     if (rank >= layout.buffers[b].dp_size) continue;
     const Handle buffer = create_group(buffers.get(), std::to_string(b), path_);
@@ -84,6 +78,16 @@ void RankFileWriter::create(const Layout& layout, int rank, std::int64_t step) {
       }
     }
   }
+}
+
+void RankFileWriter::create(const Layout& layout, int rank, std::int64_t step) {
+  const Hdf5Lock lock;
+  Handle file = create_file(path_);
+  write_attribute(file.get(), "format", "zero1-lab rank file", path_);
+  write_attribute(file.get(), "version", format_version, path_);
+  write_attribute(file.get(), "rank", rank, path_);
+  write_attribute(file.get(), "step", step, path_);
+  create_slices(file.get(), layout, rank);
   file.close(path_, "H5Fclose");
 }
 
