@@ -77,6 +77,13 @@ std::int64_t nasty(RandomStream& random) {
   return values[random.below(std::size(values))];
 }
 
+/// Over its neighbours; wraps around where it already was at the end of time.
+void widen(trace::Event& event, RandomStream& random) {
+  const auto by = static_cast<std::uint64_t>(random.below(1'000'000));
+  event.begin_ns = static_cast<std::int64_t>(static_cast<std::uint64_t>(event.begin_ns) - by);
+  event.end_ns = static_cast<std::int64_t>(static_cast<std::uint64_t>(event.end_ns) + by);
+}
+
 void mutate(trace::Event& event, RandomStream& random) {
   switch (random.below(14)) {
     case 0: event.begin_ns = nasty(random); break;
@@ -93,7 +100,7 @@ void mutate(trace::Event& event, RandomStream& random) {
       break;
     case 10: event.rank = static_cast<std::int16_t>(random.below(3)); break;
     case 11: event.stream = static_cast<trace::StreamId>(random.below(3)); break;
-    case 12: event.begin_ns -= random.below(1'000'000), event.end_ns += random.below(1'000'000); break;
+    case 12: widen(event, random); break;
     default:
       event.flags = static_cast<std::uint16_t>(random.next()),
       event.microbatch = static_cast<std::int16_t>(random.next());

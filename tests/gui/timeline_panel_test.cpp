@@ -246,7 +246,7 @@ TEST_CASE_FIXTURE(Fixture, "a click in the strip goes to that step, brackets to 
 
 TEST_CASE_FIXTURE(Fixture, "the time axis sets the moment, V follows again") {
   const Box axis = panel.axis_box();
-  const ImVec2 at{axis.min.x + 300, (axis.min.y + axis.max.y) / 2};
+  const ImVec2 at{std::floor(axis.min.x + 300), std::floor((axis.min.y + axis.max.y) / 2)};
   const double expected = ns_under(at);
   gui.click(at);
   CHECK_FALSE(document.moment.follow);

@@ -67,7 +67,7 @@ class EventIndex {
 
   /// Takes over what has come since the last call; once per frame. While a recording loads it takes no longer
   /// than about `budget_ms`; 0: all that is there. Returns whether anything changed.
-  bool absorb(double budget_ms = 5);
+  bool absorb(double budget_ms = 8);
   /// absorb() until a recording is whole, or has failed.
   void absorb_all();
 

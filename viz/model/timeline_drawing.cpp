@@ -14,6 +14,15 @@ float cut(double x, const TimeView& view) {
   return static_cast<float>(std::clamp(x, 0.0, view.width_px()));
 }
 
+TimelineBar bar_of(const Summary& look, EventId event, std::int64_t count, int row, const TimeView& view) {
+  return {cut(view.x_of(static_cast<double>(look.begin_ns)), view),
+          cut(view.x_of(static_cast<double>(look.end_ns)), view),
+          row,
+          look,
+          event,
+          count};
+}
+
 void join(TimelineBar& bar, const TimelineBar& other) {
   bar.x0 = std::min(bar.x0, other.x0);
   bar.x1 = std::max(bar.x1, other.x1);
@@ -59,37 +68,45 @@ bool TimelineDrawing::draw_rows(const EventIndex& index, const TimelineRows& row
 void TimelineDrawing::draw_row(const EventIndex& index, const EventRow& row, int number,
                                const TimeView& view) {
   small_.clear();
-  const double ns_per_px = view.ns_per_px();
-  const double resolution_ns = std::max(1.0, std::floor(merge_px_ * ns_per_px));
-  row.visit(index.store(), view.window(), TimeView::to_ns(resolution_ns), most_in_disorder,
+  const double merge_ns = merge_px_ * view.ns_per_px();
+  const auto resolution_ns = TimeView::to_ns(std::max(1.0, std::floor(merge_ns)));
+  trace::Interval column{0, 0};  // of the last small one
+  row.visit(index.store(), view.window(), resolution_ns, most_in_disorder,
             [&](const Summary& look, std::int64_t at, std::int64_t count) {
-              const double begin = view.x_of(static_cast<double>(look.begin_ns));
-              const double end = view.x_of(static_cast<double>(look.end_ns));
-              const TimelineBar bar{cut(begin, view),         cut(end, view), number, look,
-                                    row.events().arrived(at), count};
-              if (end - begin >= merge_px_) {
-                merge_small();
-                bars_.push_back(bar);
-              } else {
-                // Columns are fixed in time, so that bars keep their shape while the view moves.
-                const double column =
-                    std::floor(static_cast<double>(look.begin_ns) / (merge_px_ * ns_per_px));
-                small_.push_back({TimeView::to_ns(column), bar});
+              const std::uint64_t length_ns =
+                  static_cast<std::uint64_t>(look.end_ns) - static_cast<std::uint64_t>(look.begin_ns);
+              if (static_cast<double>(length_ns) >= merge_ns) {
+                merge_small(number, view);
+                bars_.push_back(bar_of(look, row.events().arrived(at), count, number, view));
+                return;
               }
+              if (!small_.empty() && look.begin_ns >= column.start_ns && look.begin_ns < column.end_ns) {
+                small_.back().look.merge(look);
+                small_.back().count += count;
+                return;
+              }
+              // Columns are fixed in time, so that bars keep their shape while the view moves.
+              const double place = std::floor(static_cast<double>(look.begin_ns) / merge_ns);
+              column = {TimeView::to_ns(std::ceil(place * merge_ns)),
+                        TimeView::to_ns(std::ceil((place + 1) * merge_ns))};
+              small_.push_back({TimeView::to_ns(place), look, row.events().arrived(at), count});
             });
-  merge_small();
+  merge_small(number, view);
 }
 
-void TimelineDrawing::merge_small() {
+void TimelineDrawing::merge_small(int row, const TimeView& view) {
   if (small_.empty()) return;
   const auto before = [](const Small& a, const Small& b) { return a.column < b.column; };
   if (!std::is_sorted(small_.begin(), small_.end(), before))
     std::stable_sort(small_.begin(), small_.end(), before);
   const std::size_t start = bars_.size();
   for (auto at = small_.begin(); at != small_.end();) {
-    TimelineBar bar = at->bar;
-    const std::int64_t column = at->column;
-    for (++at; at != small_.end() && at->column == column; ++at) join(bar, at->bar);
+    Small merged = *at;
+    for (++at; at != small_.end() && at->column == merged.column; ++at) {
+      merged.look.merge(at->look);
+      merged.count += at->count;
+    }
+    const TimelineBar bar = bar_of(merged.look, merged.event, merged.count, row, view);
     // Columns that touch and look the same become one bar, too.
     if (bars_.size() > start && bar.x0 - bars_.back().x1 < 1 && same_look(bars_.back().look, bar.look))
       join(bars_.back(), bar);

@@ -40,12 +40,14 @@ class TimelineDrawing {
  private:
   struct Small {
     std::int64_t column;
-    TimelineBar bar;
+    Summary look;
+    EventId event;
+    std::int64_t count;
   };
   bool draw_rows(const EventIndex& index, const TimelineRows& rows, std::size_t first, std::size_t last,
                  const TimeView& view, std::size_t most_bars);
   void draw_row(const EventIndex& index, const EventRow& row, int number, const TimeView& view);
-  void merge_small();
+  void merge_small(int row, const TimeView& view);
 
   std::vector<TimelineBar> bars_;
   std::vector<Small> small_;

@@ -114,7 +114,7 @@ void TimelinePanel::draw_content(Document& document, const Theme& theme) {
   const float font = ImGui::GetFontSize();
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const ImVec2 size = ImGui::GetContentRegionAvail();
-  label_px_ = std::min(10.5F * font, size.x / 3);
+  label_px_ = std::min(10 * font, size.x / 3);
   strip_ = {{at.x + label_px_, at.y}, {at.x + size.x, at.y + 1.8F * font}};
   axis_ = {{strip_.min.x, strip_.max.y + 3}, {strip_.max.x, strip_.max.y + 3 + 1.4F * font}};
   lanes_ = {{strip_.min.x, axis_.max.y}, {strip_.max.x, std::max(axis_.max.y + 1, at.y + size.y)}};
