@@ -49,7 +49,7 @@ class RankFileWriter {
 
  private:
   void create(const Layout& layout, int rank, std::int64_t step);
-  void create_slices(std::int64_t file, const Layout& layout, int rank);
+  void create_slices(std::int64_t file, const Layout& layout, int rank);  ///< an HDF5 identifier
   void skip_complete_slices();
 
   std::string path_;
