@@ -118,7 +118,15 @@ TEST_CASE("a real window opens, takes keys, remembers, and quits") {
   REQUIRE_MESSAGE(window.running(), home.read("window.log"));
   CHECK(xdotool("search --sync --name 'ZeRO-1 Lab' windowfocus").status == 0);
 
-  std::string before = screen(home);
+  std::string before;
+  const auto stands_still = [&] {
+    return comes_true([&] {
+      const std::string earlier = std::exchange(before, screen(home));
+      std::this_thread::sleep_for(1s);
+      return before == earlier && before == screen(home);
+    });
+  };
+  CHECK(stands_still());
   const auto changes_on = [&](const char* key) {
     // A key may come before the window has the focus: it is pressed again, but not while a slow machine may
     // still be drawing what the first one did, since most keys undo themselves.
@@ -128,12 +136,7 @@ TEST_CASE("a real window opens, takes keys, remembers, and quits") {
       for (int look = 0; look < 50 && screen(home) == before; ++look) std::this_thread::sleep_for(100ms);
       return screen(home) != before;
     });
-    std::string now = screen(home);
-    comes_true([&] {  // until the picture stands still
-      std::this_thread::sleep_for(300ms);
-      before = std::exchange(now, screen(home));
-      return now == before;
-    });
+    CHECK(stands_still());
     CHECK_MESSAGE(changed, std::string(key));
     CHECK(window.running());
   };

@@ -178,7 +178,8 @@ bool at_rest(std::span<const RankState> ranks, int rank, std::span<const Event> 
                              is_inside(mine.compute, Kind::collective_wait) ||
                              is_inside(mine.compute, Kind::grad_norm) || is_after_reduction(mine.compute);
   if (!compute_rests) return false;
-  if (held_event(held, rank, true) != nullptr) return true;  // also between the spans of one that holds others
+  if (held_event(held, rank, true) != nullptr)
+    return true;  // also between the spans of one that holds others
   const ThreadState& queue = mine.communication;
   if (queue.runs_begun == queue.runs_ended) return queue.where != Where::inside;
   return std::any_of(ranks.begin(), ranks.end(), [&](const RankState& other) {
