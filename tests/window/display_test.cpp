@@ -133,7 +133,7 @@ TEST_CASE("a real window opens, takes keys, remembers, and quits") {
     const bool changed = comes_true([&] {
       if (!window.running()) return true;
       xdotool(std::string("key ") + key);
-      for (int look = 0; look < 50 && screen(home) == before; ++look) std::this_thread::sleep_for(100ms);
+      for (int look = 0; look < 150 && screen(home) == before; ++look) std::this_thread::sleep_for(100ms);
       return screen(home) != before;
     });
     CHECK(stands_still());
