@@ -179,12 +179,17 @@ const Fixture& fixture() {
   return value;
 }
 
-/// The step that `latest` must name: 2 at first, then as the renames say that were made.
+/// The step that `latest` must name: 2 at first, then what was published last before each renaming of it.
 std::int64_t latest_after(const std::vector<Call>& calls, bool last_is_done) {
+  std::int64_t published = 2;
   std::int64_t latest = 2;
-  std::size_t done = calls.size() - (last_is_done ? 0 : 1);
+  const std::size_t done = calls.size() - (last_is_done ? 0 : 1);
   for (std::size_t i = 0; i < done; ++i) {
-    if (calls[i].name == "rename" && calls[i].path.ends_with("/latest")) ++latest;
+    const Call& call = calls[i];
+    if (call.name != "rename" && call.name != "renameat2") continue;
+    const std::string to = call.path.substr(call.path.rfind('/') + 1);
+    if (to.starts_with("step_")) published = std::stoll(to.substr(5));
+    if (to == "latest") latest = published;
   }
   return latest;
 }
