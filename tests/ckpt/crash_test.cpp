@@ -179,23 +179,20 @@ const Fixture& fixture() {
   return value;
 }
 
-/// The step that `latest` must name: 2 at first, then what was published last before each renaming of it.
-std::int64_t latest_after(const std::vector<Call>& calls, bool last_is_done) {
-  std::int64_t published = 2;
+/// The step that `latest` must name: 2 at first, then `stride` more with each rename that was made.
+std::int64_t latest_after(const std::vector<Call>& calls, bool last_is_done, int stride) {
   std::int64_t latest = 2;
-  const std::size_t done = calls.size() - (last_is_done ? 0 : 1);
+  std::size_t done = calls.size() - (last_is_done ? 0 : 1);
   for (std::size_t i = 0; i < done; ++i) {
-    const Call& call = calls[i];
-    if (call.name != "rename" && call.name != "renameat2") continue;
-    const std::string to = call.path.substr(call.path.rfind('/') + 1);
-    if (to.starts_with("step_")) published = std::stoll(to.substr(5));
-    if (to == "latest") latest = published;
+    if (calls[i].name == "rename" && calls[i].path.ends_with("/latest")) latest += stride;
   }
   return latest;
 }
 
-/// Kills `experiment`'s training at every `stride`-th call; how many kills fell into each phase.
-std::map<std::string, int> kill_training(Experiment& experiment, std::size_t first, std::size_t stride) {
+/// Kills `experiment`'s training, which saves every `steps` steps (0: the same step again), at every
+/// `stride`-th call; how many kills fell into each phase.
+std::map<std::string, int> kill_training(Experiment& experiment, std::size_t first, std::size_t stride,
+                                         int steps = 1) {
   std::map<std::string, int> kills;
   for (std::size_t at = first; at <= experiment.calls().size(); at += stride) {
     const bool torn = (at / stride) % 2 == 1;
@@ -212,7 +209,7 @@ std::map<std::string, int> kill_training(Experiment& experiment, std::size_t fir
     check_published(root, experiment.reference());
     const ckpt::Checkpoint latest(root);
     CHECK(latest.state().step >=
-          latest_after({calls.begin(), calls.begin() + static_cast<std::ptrdiff_t>(at)}, torn));
+          latest_after({calls.begin(), calls.begin() + static_cast<std::ptrdiff_t>(at)}, torn, steps));
     kills["with leftovers"] += check_cleaning(root, root, at);
     if (at % 16 == 0) {  // and the program itself goes on from there, to the same end
       const test::Outcome resumed = test::run_zero1(train + "--train-iters 5 --load " + root);
@@ -247,7 +244,7 @@ TEST_CASE("the same with saving behind training, and when the same step is saved
   Experiment again(train + "--train-iters 2 --save ROOT --save-interval 2", fixture().two);
   CHECK(std::any_of(again.calls().begin(), again.calls().end(),
                     [](const Call& call) { return call.name == "renameat2"; }));
-  kill_training(again, 1, 3);
+  kill_training(again, 1, 3, 0);
 }
 
 TEST_CASE("resharding killed at every call") {
