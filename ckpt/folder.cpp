@@ -265,11 +265,10 @@ std::string resolve_source(const std::string& source, std::optional<std::int64_t
 
 FolderInUse open_source(const std::string& source, std::optional<std::int64_t> step) {
   // Between finding a folder and locking it a run may have pruned it; then `latest` has moved on.
-  constexpr int attempts = 5;
+  constexpr int attempts = 10;
   for (int attempt = 1;; ++attempt) {
-    const std::string folder = resolve_source(source, step);
     try {
-      FolderInUse in_use(folder);
+      FolderInUse in_use(resolve_source(source, step));
       if (in_use.has(std::string(checkpoint_file_name)) || attempt == attempts) return in_use;
     } catch (const InputError&) {
       if (attempt == attempts) throw;

@@ -52,7 +52,7 @@ TEST_CASE("this process loads while another one trains, saves every step, publis
       seen.insert(step);
       ++loaded;
     } catch (const std::exception& error) {
-      FAIL_CHECK(error.what());
+      FAIL_CHECK(std::string(error.what()));
     }
   }
   saver.join();
