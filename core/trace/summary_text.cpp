@@ -138,11 +138,8 @@ class TextWriter {
         summary_.overlap.buckets.begin(), summary_.overlap.buckets.end(),
         [](const auto& entry) { return entry.second.lead_count > 0 && entry.second.lead_ns_sum < 0; });
     if (any_late) {
-      line(
-          "  A reduction is issued before backward ends and may begin later: it queues behind those before "
-          "it");
-      line(
-          "  behind others on a link that cannot keep up, or where its gradients were the last to be ready.");
+      line("  With --overlap-grad-reduce a reduction is issued before backward ends. It begins later");
+      line("  where it queues behind others on a slow link, or where its gradients were the last.");
     }
   }
 

@@ -1,5 +1,5 @@
-// cuBLAS, loaded when the first product needs it. Linked, it would cost every command 150 MiB of memory, also
-// those that never see a GPU.
+// cuBLAS, loaded when the first product needs it. Linked, it would cost every command some 200 MiB of memory,
+// also those that never see a GPU.
 #pragma once
 
 #include <cublas_v2.h>
