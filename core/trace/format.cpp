@@ -55,7 +55,8 @@ class InfoParser {
                               integer(bucket, "bytes", 0, INT64_MAX)});
     }
     info.config_json = dump(field(json_, "config", Json::value_t::null));
-    if (json_.contains("layout")) info.layout_json = dump(json_["layout"]);  // the first files of version 1 lack it
+    if (json_.contains("layout"))
+      info.layout_json = dump(json_["layout"]);  // the first files of version 1 lack it
     info.clock_uncertainty_ns = integer(json_, "clock_uncertainty_ns", 0, INT64_MAX);
     return info;
   }
