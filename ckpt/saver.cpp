@@ -169,16 +169,15 @@ class Saver::Impl {
       enqueue(rank, trainer, session, slices);
       return;
     }
-    bool last = false;
     {
       const auto span = this->span(trainer, trace::Kind::checkpoint_write, slices.bytes());
       std::vector<float> chunk(static_cast<std::size_t>(chunk_elems));
-      last = write_rank(*session, rank, [&](std::size_t index, Range wanted) {
+      write_rank(*session, rank, [&](std::size_t index, Range wanted) {
         slices.read(index, wanted, chunk.data());
         return chunk.data();
       });
     }
-    if (!last) return;
+    if (!comes_last(*session)) return;
     const auto span = this->span(trainer, trace::Kind::checkpoint_publish);
     publish(*session);
   }
@@ -276,13 +275,12 @@ class Saver::Impl {
     const std::lock_guard lock(mutex_);
     jobs_.push_back([this, rank, session = std::move(session), snapshot, bytes = slices.bytes()] {
       const std::int64_t step = session->contents.state.step;
-      bool last = false;
       measure(rank, step, event_of(trace::Kind::checkpoint_write, bytes), [&] {
-        last = write_rank(*session, rank, [&](std::size_t index, Range wanted) {
+        write_rank(*session, rank, [&](std::size_t index, Range wanted) {
           return (*snapshot)[index].data() + wanted.start;
         });
       });
-      if (last) {
+      if (comes_last(*session)) {
         measure(rank, step, event_of(trace::Kind::checkpoint_publish), [&] { publish(*session); });
       }
       const std::lock_guard done(mutex_);
@@ -291,10 +289,9 @@ class Saver::Impl {
     changed_.notify_all();
   }
 
-  /// `values_of(index, range)` gives elements of a slice. True for the rank that comes last: everything is
-  /// there, to be published.
+  /// `values_of(index, range)` gives elements of a slice.
   template <class ValuesOf>
-  bool write_rank(Session& session, int rank, ValuesOf&& values_of) {
+  void write_rank(Session& session, int rank, ValuesOf&& values_of) {
     CheckpointContents& contents = session.contents;
     RankFileWriter writer(session.pending.path(), contents.layout, rank, contents.state.step);
     for (std::size_t i = 0; i < writer.slices().size(); ++i) {
@@ -309,7 +306,13 @@ class Saver::Impl {
     contents.files[static_cast<std::size_t>(rank)] = record;
     std::copy(writer.slices().begin(), writer.slices().end(),
               contents.slices.begin() + slice_index(contents.layout, rank, 0, 0, State::param));
-    return ++session.written == rank_count(contents.layout);
+  }
+
+  /// A rank's file is written, and that is in the trace. True for the last one: everything is there, to be
+  /// published.
+  bool comes_last(Session& session) {
+    const std::lock_guard lock(mutex_);
+    return ++session.written == rank_count(session.contents.layout);
   }
 
   void publish(Session& session) {

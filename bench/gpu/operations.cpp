@@ -132,20 +132,20 @@ class OperationBench {
                      bias = gpu_.filled(DType::bf16, channels), mean = gpu_.filled(DType::fp32, rows),
                      rstd = gpu_.filled(DType::fp32, rows), d_weight = gpu_.filled(DType::fp32, channels),
                      d_bias = gpu_.filled(DType::fp32, channels), loss = gpu_.filled(DType::fp64, 1);
-    add("layer norm forward, bf16", 4, n, [=, this] {
+    add_of("layer norm forward, bf16", 4, n, [=, this] {
       ops_.layernorm_forward(stream_, out, mean, rstd, x, weight, bias, rows, channels, 1e-5F);
     });
     // d_out and x are read twice: for the rows, and for the columns' sums.
-    add("layer norm backward, bf16", 6, n, [=, this] {
+    add_of("layer norm backward, bf16", 6, n, [=, this] {
       ops_.layernorm_backward(stream_, d_x, d_weight, d_bias, out, {}, x, weight, mean, rstd, rows, channels);
     });
-    add("bias and GELU, bf16", 6, n,
-        [=, this] { ops_.bias_gelu_forward(stream_, out, d_x, x, bias, rows, channels); });
-    add("GELU backward, bf16", 6, n, [=, this] { ops_.gelu_backward(stream_, d_x, out, x); });
+    add_of("bias and GELU, bf16", 6, n,
+           [=, this] { ops_.bias_gelu_forward(stream_, out, d_x, x, bias, rows, channels); });
+    add_of("GELU backward, bf16", 6, n, [=, this] { ops_.gelu_backward(stream_, d_x, out, x); });
     const std::int64_t vocab = sizes_.tiny ? 29 : 256, tokens = elems_ / vocab;
     const TensorView targets = gpu_.filled(DType::fp32, tokens, 0);  // the bits of int32 zeros
     const TensorView logits = gpu_.filled(DType::bf16, tokens * vocab);
-    add("cross entropy and its gradient, bf16", 4, tokens * vocab, [=, this] {
+    add_of("cross entropy and its gradient, bf16", 4, tokens * vocab, [=, this] {
       ops_.cross_entropy(stream_, loss, logits, static_cast<const std::int32_t*>(targets.data), tokens, vocab,
                          1e-3F);
     });
@@ -154,7 +154,7 @@ class OperationBench {
   void add(const std::string& name, double bytes, std::optional<double> goal, std::function<void()> run) {
     operations_.push_back({name, bytes, elems_, goal, std::move(run)});
   }
-  void add(const std::string& name, double bytes, std::int64_t elems, std::function<void()> run) {
+  void add_of(const std::string& name, double bytes, std::int64_t elems, std::function<void()> run) {
     operations_.push_back({name, bytes, elems, std::nullopt, std::move(run)});
   }
   TensorView fp32() { return gpu_.filled(DType::fp32, elems_); }

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/layout/range_map.h"
 #include "tests/ckpt/ckpt_support.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace zero1;
@@ -51,11 +52,7 @@ bool holds_elements(const Layout& layout, const ckpt::SliceRecord& slice) {
 }  // namespace
 
 TEST_CASE("every flipped byte of every file is found") {
-#ifdef ZERO1_SANITIZED
-  constexpr std::size_t stride = 37;  // they are slow
-#else
-  constexpr std::size_t stride = 1;
-#endif
+  constexpr std::size_t stride = test::sanitized ? 37 : 1;  // sanitizers are slow
   const test::TemporaryFolder folder;
   ckpt::write_checkpoint(folder.path("c"), {}, small_case(), test::PlacedValues());
   REQUIRE(all_faults(folder.path("c")).empty());

@@ -13,6 +13,7 @@
 #include "ckpt/verify.h"
 #include "tests/ckpt/ckpt_support.h"
 #include "tests/support/command.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace zero1;
@@ -51,10 +52,10 @@ std::int64_t peak_of(std::vector<std::string> words) {
 }  // namespace
 
 TEST_CASE("a checkpoint of 384 MiB is resharded and gathered with little more than the limit") {
-#ifdef ZERO1_SANITIZED
-  MESSAGE("[skipped] sanitizers take memory of their own");
-  return;
-#endif
+  if (test::sanitized) {
+    MESSAGE("[skipped] sanitizers take memory of their own");
+    return;
+  }
   const test::TemporaryFolder folder;
   LayoutCase layout_case;
   for (int i = 0; i < 4; ++i) {

@@ -136,14 +136,17 @@ TEST_CASE("at every number of ranks: the same bits at the same, the change's own
     }
   }
   CHECK(of_change < 1e-5);
-  for (const auto& [from, to] :
-       std::vector<std::pair<int, int>>{{1, 24}, {24, 1}, {2, 3}, {3, 5}, {7, 8}, {5, 7}, {8, 4}, {4, 2}}) {
-    CAPTURE(from);
-    CAPTURE(to);
-    const Run resumed = run(config(to), {}, {folder.path(std::to_string(from)), {}});
+  struct Change {
+    int from, to;
+  };
+  for (const Change& change :
+       std::vector<Change>{{1, 24}, {24, 1}, {2, 3}, {3, 5}, {7, 8}, {5, 7}, {8, 4}, {4, 2}}) {
+    CAPTURE(change.from);
+    CAPTURE(change.to);
+    const Run resumed = run(config(change.to), {}, {folder.path(std::to_string(change.from)), {}});
     REQUIRE(resumed.losses.size() == 2);
     for (std::size_t i = 0; i < 2; ++i) {
-      CHECK(std::abs(resumed.losses[i] - uninterrupted[to].losses[i + 2]) <= 2 * of_change + 1e-7);
+      CHECK(std::abs(resumed.losses[i] - uninterrupted[change.to].losses[i + 2]) <= 2 * of_change + 1e-7);
     }
   }
 }

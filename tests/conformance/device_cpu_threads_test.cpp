@@ -7,6 +7,7 @@
 
 #include "core/device/cpu/cpu_device.h"
 #include "device_harness.h"
+#include "tests/support/sanitizers.h"
 
 namespace zero1::test {
 
@@ -81,8 +82,8 @@ TEST_CASE("ranks on threads of one process do not disturb each other") {
   }
 }
 
-#if !defined(__SANITIZE_THREAD__)
-TEST_CASE("all but large matrix products have the same bits for any number of threads") {
+TEST_CASE("all but large matrix products have the same bits for any number of threads" *
+          doctest::skip(under_tsan)) {
   for (const DType dtype : low_dtypes) {
     Rig alone(backends()[0]);
     const Bytes expected = run_layer(alone, dtype, false);
@@ -93,7 +94,8 @@ TEST_CASE("all but large matrix products have the same bits for any number of th
   }
 }
 
-TEST_CASE("the same number of threads gives the same bits, matrix products included") {
+TEST_CASE("the same number of threads gives the same bits, matrix products included" *
+          doctest::skip(under_tsan)) {
   for (const DType dtype : low_dtypes) {
     const Backend backend{"cpu", [] { return make_cpu_device({.threads = 2}); }};
     Rig first(backend), second(backend);
@@ -102,7 +104,6 @@ TEST_CASE("the same number of threads gives the same bits, matrix products inclu
     CHECK(run_layer(second, dtype, true) == expected);
   }
 }
-#endif
 
 }  // namespace
 }  // namespace zero1::test

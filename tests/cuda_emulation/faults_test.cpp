@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tests/cuda_emulation/test_sanitizers.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/command.h"
 
 using namespace zero1::test;

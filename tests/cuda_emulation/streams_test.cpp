@@ -8,7 +8,7 @@
 #include "cuda_emulation/control.h"
 #include "tests/cuda_emulation/test_kernels.h"
 #include "tests/cuda_emulation/test_memory.h"
-#include "tests/cuda_emulation/test_sanitizers.h"
+#include "tests/support/sanitizers.h"
 
 using namespace zero1::test;
 using namespace std::chrono_literals;

@@ -28,9 +28,9 @@ TEST_CASE("random layouts equal Megatron-Core's, by rows where they are few and 
     for (std::size_t b = 0; b < expected.size(); ++b) {
       CAPTURE(b);
       CHECK(found[b].size() == expected[b].size());
-      for (const auto& [key, value] : expected[b].items()) {
-        CAPTURE(key);
-        CHECK(found[b].at(key) == value);
+      for (const auto& member : expected[b].items()) {
+        CAPTURE(member.key());
+        CHECK(found[b].at(member.key()) == member.value());
       }
     }
   }

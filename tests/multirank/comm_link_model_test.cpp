@@ -11,6 +11,7 @@
 #include "core/comm/link_model.h"
 #include "core/comm/local/local_world.h"
 #include "core/device/cpu/cpu_device.h"
+#include "tests/support/sanitizers.h"
 
 using namespace zero1;
 
@@ -39,14 +40,8 @@ double busy_us(int size, const LinkModel& link, const Call& call) {
   return least_us;
 }
 
-/// Do sanitizers make moving the data slower than the modelled link? Then only the lower bound holds.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
-
-/// Never shorter than modelled; and precise, as soon as the machine has a quiet moment.
+/// Never shorter than modelled; and precise, as soon as the machine has a quiet moment. Sanitizers may make
+/// moving the data slower than the modelled link: then only the lower bound holds.
 template <class Call>
 void check_time(int size, const LinkModel& link, double expected_us, const Call& call) {
   constexpr double tolerance_us = 50;
@@ -55,7 +50,7 @@ void check_time(int size, const LinkModel& link, double expected_us, const Call&
     const double us = busy_us(size, link, call);
     CHECK(us >= expected_us - 1e-3);
     least_us = std::min(least_us, us);
-    if (sanitized) return;
+    if (test::sanitized) return;
   }
   CHECK(least_us <= expected_us + tolerance_us);
 }

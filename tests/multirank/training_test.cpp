@@ -97,16 +97,16 @@ TEST_CASE("the same configuration gives the same bits, in every mode") {
 TEST_CASE("a stepped run gives the bits of a free one") {
   const TrainConfig config = overlapped(small_gpt(2), 3000);
   const Outcome expected = run(config);
-  for (const auto& [name, step] : std::initializer_list<std::pair<const char*, void (trace::Gate::*)()>>{
-           {"event", &trace::Gate::step_event},
-           {"bucket", &trace::Gate::step_bucket},
-           {"phase", &trace::Gate::step_phase},
-           {"iteration", &trace::Gate::step_iteration}}) {
-    CAPTURE(name);
+  using Command = std::pair<const char*, void (trace::Gate::*)()>;
+  for (const Command& command : std::initializer_list<Command>{{"event", &trace::Gate::step_event},
+                                                               {"bucket", &trace::Gate::step_bucket},
+                                                               {"phase", &trace::Gate::step_phase},
+                                                               {"iteration", &trace::Gate::step_iteration}}) {
+    CAPTURE(command.first);
     trace::Gate gate;
     gate.pause();
     std::atomic<bool> done{false};
-    std::thread controller([&, step = step] {
+    std::thread controller([&, step = command.second] {
       while (!done) {
         if (gate.wait_held(20)) (gate.*step)();
       }

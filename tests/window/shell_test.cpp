@@ -87,10 +87,10 @@ TEST_CASE("sliders redraw the map at once") {
 }
 
 TEST_CASE("the shell draws at any size") {
-  for (const auto& [width, height] : {std::pair{200, 200}, std::pair{320, 1200}, std::pair{3840, 2160}}) {
-    CAPTURE(width);
+  for (const ImVec2 size : {ImVec2(200, 200), ImVec2(320, 1200), ImVec2(3840, 2160)}) {
+    CAPTURE(size.x);
     Fixture f;
-    ImGui::GetIO().DisplaySize = {static_cast<float>(width), static_cast<float>(height)};
+    ImGui::GetIO().DisplaySize = size;
     f.gui.frame(4);
     CHECK(f.gui.vertices() > 0);
   }

@@ -10,7 +10,7 @@
 #include "core/device/cuda/cuda_device.h"
 #include "cuda_emulation/control.h"
 #include "tests/cuda_emulation/gpu_runs/gpu_backend.h"
-#include "tests/cuda_emulation/test_sanitizers.h"
+#include "tests/support/sanitizers.h"
 
 using namespace zero1;
 

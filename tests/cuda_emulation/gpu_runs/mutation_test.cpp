@@ -30,7 +30,7 @@
 #include "core/train/weights.h"
 #include "cuda_emulation/control.h"
 #include "tests/cuda_emulation/gpu_runs/overlapped_gpt.h"
-#include "tests/cuda_emulation/test_sanitizers.h"
+#include "tests/support/sanitizers.h"
 
 using namespace zero1;
 using cuda_emulation::Lagging;

@@ -4,7 +4,7 @@
 
 #include "core/train/machine_cuda.h"
 #include "cuda_emulation/control.h"
-#include "tests/cuda_emulation/test_sanitizers.h"
+#include "tests/support/sanitizers.h"
 #include "tests/golden/gpt_trajectory.h"
 
 using namespace zero1;

@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "tests/cuda_emulation/test_sanitizers.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/command.h"
 
 using namespace zero1::test;

@@ -31,17 +31,21 @@ int find_source(const Exploration& exploration, std::string_view name) {
 }  // namespace
 
 TEST_CASE("presets have the sizes that the models are known by") {
-  const std::pair<const char*, std::int64_t> known[] = {{"GPT-2 small", 124'439'808},
-                                                        {"GPT-2 medium", 354'823'168},
-                                                        {"GPT-2 large", 774'030'080},
-                                                        {"GPT-2 XL", 1'557'611'200}};
-  for (const auto& [name, elems] : known) {
-    CAPTURE(name);
+  struct Known {
+    const char* name;
+    std::int64_t elems;
+  };
+  const Known known[] = {{"GPT-2 small", 124'439'808},
+                         {"GPT-2 medium", 354'823'168},
+                         {"GPT-2 large", 774'030'080},
+                         {"GPT-2 XL", 1'557'611'200}};
+  for (const Known& expected : known) {
+    CAPTURE(expected.name);
     const auto presets = model_presets();
-    const auto preset =
-        std::find_if(presets.begin(), presets.end(), [&](const auto& each) { return each.name == name; });
+    const auto preset = std::find_if(presets.begin(), presets.end(),
+                                     [&](const auto& each) { return each.name == expected.name; });
     REQUIRE(preset != presets.end());
-    CHECK(numel(param_specs(*preset, DType::bf16)) == elems);
+    CHECK(numel(param_specs(*preset, DType::bf16)) == expected.elems);
   }
 }
 

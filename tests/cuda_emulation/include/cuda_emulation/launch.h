@@ -61,15 +61,21 @@ cudaError_t check_struct_argument(const void* object, std::size_t bytes, int arg
 
 cudaError_t submit(cudaStream_t stream, Operation* operation);
 
+/// What lies in a structure's padding is no pointer, but may look like one. Where the compiler cannot clear it
+/// (clang), structures go unchecked.
+#if defined(__GNUC__) && !defined(__clang__)
+#define ZERO1_EMULATION_CHECKS_STRUCTURES 1
+#else
+#define ZERO1_EMULATION_CHECKS_STRUCTURES 0
+#endif
+
 template <class T>
 cudaError_t check_argument(const T& value, int argument, cudaStream_t stream) {
   if constexpr (std::is_pointer_v<T>) {
     return check_pointer_argument(value, argument, stream);
   } else if constexpr (std::is_class_v<T>) {
     static_assert(std::is_trivially_copyable_v<T>, "a kernel's parameters are copied as bytes");
-    // What lies in the padding is no pointer, but may look like one. Where the compiler cannot clear it,
-    // structures go unchecked.
-#if defined(__GNUC__) && !defined(__clang__)
+#if ZERO1_EMULATION_CHECKS_STRUCTURES
     T copy = value;
     __builtin_clear_padding(&copy);
     return check_struct_argument(&copy, sizeof copy, argument, stream);

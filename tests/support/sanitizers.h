@@ -26,5 +26,6 @@ inline constexpr bool under_asan = false;
 #else
 inline constexpr bool under_asan = false;
 #endif
+inline constexpr bool sanitized = under_tsan || under_asan;
 
 }  // namespace zero1::test
