@@ -61,8 +61,8 @@ cudaError_t check_struct_argument(const void* object, std::size_t bytes, int arg
 
 cudaError_t submit(cudaStream_t stream, Operation* operation);
 
-/// What lies in a structure's padding is no pointer, but may look like one. Where the compiler cannot clear it
-/// (clang), structures go unchecked.
+/// What lies in a structure's padding is no pointer, but may look like one. Where the compiler cannot clear
+/// it (clang), structures go unchecked.
 #if defined(__GNUC__) && !defined(__clang__)
 #define ZERO1_EMULATION_CHECKS_STRUCTURES 1
 #else
