@@ -276,9 +276,8 @@ class Saver::Impl {
     jobs_.push_back([this, rank, session = std::move(session), snapshot, bytes = slices.bytes()] {
       const std::int64_t step = session->contents.state.step;
       measure(rank, step, event_of(trace::Kind::checkpoint_write, bytes), [&] {
-        write_rank(*session, rank, [&](std::size_t index, Range wanted) {
-          return (*snapshot)[index].data() + wanted.start;
-        });
+        write_rank(*session, rank,
+                   [&](std::size_t index, Range wanted) { return (*snapshot)[index].data() + wanted.start; });
       });
       if (comes_last(*session)) {
         measure(rank, step, event_of(trace::Kind::checkpoint_publish), [&] { publish(*session); });

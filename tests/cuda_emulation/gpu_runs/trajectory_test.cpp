@@ -4,8 +4,8 @@
 
 #include "core/train/machine_cuda.h"
 #include "cuda_emulation/control.h"
-#include "tests/support/sanitizers.h"
 #include "tests/golden/gpt_trajectory.h"
+#include "tests/support/sanitizers.h"
 
 using namespace zero1;
 
