@@ -7,18 +7,12 @@
 #include <cstdlib>
 
 #include "runtime/errors.h"
+#include "tests/support/sanitizers.h"
 
 #ifdef ZERO1_EMULATION_TELLS_TSAN
 #include <sanitizer/tsan_interface.h>
 #endif
-#if defined(__SANITIZE_ADDRESS__)
-#define ZERO1_EMULATION_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ZERO1_EMULATION_ASAN 1
-#endif
-#endif
-#ifdef ZERO1_EMULATION_ASAN
+#if ZERO1_UNDER_ASAN
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -94,7 +88,7 @@ zero1_emulation_switch_stack:
 namespace cuda_emulation {
 namespace {
 
-#ifdef ZERO1_EMULATION_ASAN
+#if ZERO1_UNDER_ASAN
 constexpr std::size_t usable_bytes = std::size_t{256} << 10;
 #else
 constexpr std::size_t usable_bytes = std::size_t{64} << 10;
@@ -158,17 +152,17 @@ void Fiber::switch_to(Fiber& from, Fiber& to) {
 #ifdef ZERO1_EMULATION_TELLS_TSAN
   if (to.tsan_thread_ != nullptr) __tsan_switch_to_fiber(to.tsan_thread_, __tsan_switch_to_fiber_no_sync);
 #endif
-#ifdef ZERO1_EMULATION_ASAN
+#if ZERO1_UNDER_ASAN
   __sanitizer_start_switch_fiber(&from.asan_fake_stack_, to.stack_, to.stack_bytes_);
 #endif
   zero1_emulation_switch_stack(&from.stack_pointer_, to.stack_pointer_);
-#ifdef ZERO1_EMULATION_ASAN
+#if ZERO1_UNDER_ASAN
   __sanitizer_finish_switch_fiber(from.asan_fake_stack_, nullptr, nullptr);
 #endif
 }
 
 void Fiber::entered([[maybe_unused]] Fiber& starter) {
-#ifdef ZERO1_EMULATION_ASAN
+#if ZERO1_UNDER_ASAN
   const void* bottom = nullptr;
   std::size_t bytes = 0;
   __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes);

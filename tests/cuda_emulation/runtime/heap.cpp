@@ -7,15 +7,8 @@
 
 #include "runtime/errors.h"
 #include "runtime/tsan.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define ZERO1_EMULATION_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ZERO1_EMULATION_ASAN 1
-#endif
-#endif
-#ifdef ZERO1_EMULATION_ASAN
+#include "tests/support/sanitizers.h"
+#if ZERO1_UNDER_ASAN
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -32,13 +25,13 @@ std::size_t pages(std::size_t bytes) {
 }
 
 void poison([[maybe_unused]] std::uintptr_t start, [[maybe_unused]] std::size_t bytes) {
-#ifdef ZERO1_EMULATION_ASAN
+#if ZERO1_UNDER_ASAN
   __asan_poison_memory_region(reinterpret_cast<void*>(start), bytes);
 #endif
 }
 
 void unpoison([[maybe_unused]] std::uintptr_t start, [[maybe_unused]] std::size_t bytes) {
-#ifdef ZERO1_EMULATION_ASAN
+#if ZERO1_UNDER_ASAN
   __asan_unpoison_memory_region(reinterpret_cast<void*>(start), bytes);
 #endif
 }

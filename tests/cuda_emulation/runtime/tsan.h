@@ -5,15 +5,9 @@
 #include <memory>
 #include <utility>
 
-#if defined(__SANITIZE_THREAD__)
-#define ZERO1_EMULATION_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define ZERO1_EMULATION_TSAN 1
-#endif
-#endif
+#include "tests/support/sanitizers.h"
 
-#ifdef ZERO1_EMULATION_TSAN
+#if ZERO1_UNDER_TSAN
 #include <sanitizer/tsan_interface.h>
 extern "C" {
 void AnnotateIgnoreSyncBegin(const char*, int);
@@ -27,7 +21,7 @@ void AnnotateIgnoreWritesEnd(const char*, int);
 
 namespace cuda_emulation {
 
-#ifdef ZERO1_EMULATION_TSAN
+#if ZERO1_UNDER_TSAN
 /// While one lives, TSan sees neither this thread's accesses nor its synchronisation.
 class Quiet {
  public:
