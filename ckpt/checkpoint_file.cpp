@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ckpt/hdf5.h"
+#include "ckpt/hdf5_links.h"
 #include "ckpt/rank_file.h"
 #include "ckpt/virtual_view.h"
 #include "core/base/error.h"
@@ -124,8 +125,15 @@ class PartsReader {
     const std::string digest =
         digest_of_file(block_, file_.size_bytes(),
                        [&](std::int64_t at, void* to, std::int64_t bytes) { file_.read_at(at, to, bytes); });
+    // Before the digest: whoever has put a link there wants to hear of the link.
+    const ForeignLinks links = find_foreign_links(file_, user_block_bytes);
+    for (const std::string& link : links.found)
+      fault(link + "; a checkpoint holds none, and this one is refused");
     if (block_.file_bytes != file_.size_bytes() || block_.digest != digest) {
       fault("its bytes do not match the digest in front of them: it was changed or cut");
+    } else if (!links.unseen.empty()) {
+      fault(
+          fmt::format("cannot be searched for links that lead elsewhere, and is refused: {}", links.unseen));
     }
     attempt([&] { contents.state = parse_run_state(read_text(block_.state, "state"), path_); });
     attempt([&] {
@@ -312,13 +320,12 @@ std::string user_block_digest(const UserBlock& block, std::string_view rest) {
 
 void check_names(const std::vector<ParamSpec>& specs) {
   for (const ParamSpec& spec : specs) {
-    if (!spec.name.empty() && spec.name != "." &&
-        spec.name.find_first_of(std::string_view("/\0", 2)) == std::string::npos)
-      continue;
-    throw InputError(fmt::format(
-        "parameter '{}' cannot be saved: its name becomes a group of /model in HDF5, where '/' separates "
-        "groups and '.' is the group itself; rename it",
-        spec.name));
+    const std::size_t nul = spec.name.find('\0');
+    if (nul == std::string::npos) continue;
+    throw InputError(
+        fmt::format("parameter '{}\\0…' cannot be saved: its name has a NUL, where names end in HDF5; "
+                    "rename it",
+                    spec.name.substr(0, nul)));
   }
 }
 

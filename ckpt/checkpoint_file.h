@@ -21,7 +21,7 @@ struct CheckpointContents {
   std::vector<SliceRecord> slices;    ///< in the table's order
 };
 
-/// Throws InputError naming a parameter whose name cannot be a group of /model: empty, ".", or with a '/'.
+/// Throws InputError naming a parameter whose name no link of HDF5 can have: one with a NUL.
 void check_names(const std::vector<ParamSpec>& specs);
 
 /// Writes folder/checkpoint.h5, with the digest of its own bytes in front, and flushes it to disk. The ranks'
@@ -29,8 +29,8 @@ void check_names(const std::vector<ParamSpec>& specs);
 void write_checkpoint_file(const std::string& folder, const CheckpointContents& contents);
 
 /// Reads it and checks that it is consistent in itself: its digest, the format's version, the layout, the
-/// table of slices against the layout, offsets against the files' sizes. Allocates no more than the file's
-/// size accounts for. Throws InputError naming file and fault.
+/// table of slices against the layout, offsets against the files' sizes, no link that leads elsewhere.
+/// Allocates no more than the file's size accounts for. Throws InputError naming file and fault.
 CheckpointContents read_checkpoint_file(const FolderInUse& folder);
 
 /// What a damaged checkpoint.h5 still tells. A part that could not be read is empty.

@@ -65,9 +65,13 @@ DiffReport diff(const Checkpoint& a, const Checkpoint& b, const DiffOptions& opt
   DiffReport report;
   if (options.param.empty()) {
     report.structure = compare_params(a.layout().specs, b.layout().specs);
-  } else if (!a.find(options.param) || !b.find(options.param)) {
-    throw InputError(fmt::format("--param {}: not in both checkpoints; `zero1 ckpt inspect` lists the names",
-                                 options.param));
+  } else {
+    for (const Checkpoint* each : {&a, &b}) {
+      if (each->find(options.param)) continue;
+      throw InputError(
+          fmt::format("--param {}: no such parameter in {}; `zero1 ckpt inspect {} --all` lists the names",
+                      options.param, each->folder(), each->folder()));
+    }
   }
   for (std::size_t p = 0; p < a.layout().specs.size(); ++p) {
     const ParamSpec& spec = a.layout().specs[p];

@@ -99,15 +99,30 @@ bool is_checkpoint(const std::string& folder) {
   return fs::exists(folder + "/" + std::string(checkpoint_file_name), ignored);
 }
 
+/// The checkpoint that holds `path`, at any depth; empty: none.
+std::string checkpoint_around(const std::string& path) {
+  std::error_code ignored;
+  for (fs::path folder = fs::weakly_canonical(parent_folder(path), ignored); !folder.empty();
+       folder = folder.parent_path()) {
+    if (is_checkpoint(folder.string()) && fs::exists(folder / rank_file_name(0), ignored))
+      return folder.string();
+    if (folder == folder.parent_path()) break;
+  }
+  return "";
+}
+
 }  // namespace
 
 PendingFolder::PendingFolder(std::string target) : target_(std::move(target)) {
   while (target_.size() > 1 && target_.back() == '/') target_.pop_back();
+  const auto refuse = [&](const std::string& reason) {
+    throw InputError(fmt::format("{}: nothing can be written there: {}", target_, reason));
+  };
+  if (const std::string around = checkpoint_around(target_); !around.empty()) {
+    refuse(fmt::format("it lies inside the checkpoint {}, which would no longer be whole", around));
+  }
   std::error_code error;
   fs::create_directories(parent_folder(target_), error);
-  const auto refuse = [&](const std::string& reason) {
-    throw InputError(fmt::format("{}: no checkpoint can be written there: {}", target_, reason));
-  };
   if (error) refuse(error.message());
   while (fd_ < 0) {
     path_ = temporary_beside(target_);
@@ -238,6 +253,13 @@ void remove_leftovers(const std::vector<Leftover>& leftovers, bool unknown_too) 
 
 std::string resolve_source(const std::string& source, std::optional<std::int64_t> step) {
   std::error_code ignored;
+  if (fs::is_regular_file(source, ignored)) {
+    const bool part = is_checkpoint(parent_folder(source));
+    throw InputError(fmt::format("{}: is a file; {}", source,
+                                 part ? "name the checkpoint that it belongs to: " + parent_folder(source)
+                                      : "a checkpoint is a folder (`zero1 ckpt import` makes one of a "
+                                        ".safetensors file)"));
+  }
   if (!fs::is_directory(source, ignored)) {
     throw InputError(
         fmt::format("{}: is not a folder; name a checkpoint or a folder of checkpoints", source));

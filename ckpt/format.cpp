@@ -106,6 +106,20 @@ std::string step_folder_name(std::int64_t step) {
   return fmt::format("step_{:08}", step);
 }
 
+std::vector<std::string> group_path(std::string_view param) {
+  std::vector<std::string> path;
+  while (true) {
+    const std::size_t slash = param.find('/');
+    const std::string_view part = param.substr(0, slash);
+    const bool state =
+        std::any_of(all_states.begin(), all_states.end(), [&](State each) { return part == name(each); });
+    const bool odd = part.empty() || part == "." || part == ".." || part.front() == '%';
+    path.push_back((odd || (state && !path.empty()) ? "%" : "") + std::string(part));
+    if (slash == std::string_view::npos) return path;
+    param.remove_prefix(slash + 1);
+  }
+}
+
 std::string to_json(const RunState& s) {
   ordered_json groups = ordered_json::array();
   for (const ParamGroup& group : s.param_groups) {

@@ -24,6 +24,12 @@ std::string_view name(State state);  ///< as in paths: "param", "exp_avg", "exp_
 std::string rank_file_name(int rank);             ///< "rank_00000.h5"
 std::string step_folder_name(std::int64_t step);  ///< "step_00000100"
 
+/// The groups below /model that a parameter's datasets lie in. HDF5 takes a name apart at each '/', and so do
+/// we: "a/b" lies in the group b of the group a. A part gets a '%' in front where it could not be a group:
+/// one that is empty, "." or "..", behind the first also a state's name ("a/param" would be a's dataset), and
+/// one that begins with '%', so that names stay apart.
+std::vector<std::string> group_path(std::string_view param);
+
 /// Parameters with the same multipliers.
 struct ParamGroup {
   std::vector<std::string> params;

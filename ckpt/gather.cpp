@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "ckpt/hdf5.h"
@@ -85,7 +86,7 @@ std::map<std::pair<int, State>, std::int64_t> create_gathered(const Checkpoint& 
     const Handle model = create_group(file.get(), "model", path);
     for (std::size_t p = 0; p < checkpoint.layout().specs.size(); ++p) {
       const ParamSpec& spec = checkpoint.layout().specs[p];
-      const Handle group = create_group(model.get(), spec.name, path);
+      const Handle group = open_or_create_groups(model.get(), group_path(spec.name), path);
       for (const State state : gathered_states(options)) {
         offsets[{static_cast<int>(p), state}] =
             create_float_array(group.get(), std::string(name(state)), spec.shape, path);
@@ -124,6 +125,20 @@ std::vector<Shard> cut_into_shards(const Checkpoint& checkpoint, const GatherOpt
   return shards;
 }
 
+/// A parameter may be called as another one's state is.
+void refuse_ambiguous(const std::vector<Shard>& shards) {
+  std::set<std::string_view> names;
+  for (const Shard& shard : shards) {
+    for (const SafetensorsEntry& entry : shard.entries) {
+      if (names.insert(entry.name).second) continue;
+      throw InputError(
+          fmt::format("'{}' would be a parameter and another one's state at once in safetensors; gather to "
+                      "HDF5, or with --model-only",
+                      entry.name));
+    }
+  }
+}
+
 constexpr std::string_view safetensors_ending = ".safetensors";
 
 /// model.safetensors, or model-00001-of-00003.safetensors and so on.
@@ -157,12 +172,6 @@ void write_shard(const Shard& shard, const std::string& path, Reading& reading,
   file.close();
 }
 
-void refuse_existing(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) return;
-  throw InputError(fmt::format("{}: is there already; name a new file", path));
-}
-
 /// Files that have got their names; they lose them again unless all have.
 class PublishedFiles {
  public:
@@ -188,7 +197,7 @@ class PublishedFiles {
 }  // namespace
 
 void gather_hdf5(const Checkpoint& checkpoint, const std::string& path, const GatherOptions& options) {
-  refuse_existing(path);
+  refuse_existing(path, "file");
   // Written in a hidden folder beside its place, whose lock and removal it shares with checkpoints.
   PendingFolder pending(path);
   check_space(pending.path(), gathered_bytes(checkpoint, options));
@@ -211,14 +220,15 @@ std::vector<std::string> gather_safetensors(const Checkpoint& checkpoint, const 
     throw InputError(fmt::format("{}: must end in {}", path, safetensors_ending));
   }
   std::vector<Shard> shards = cut_into_shards(checkpoint, options);
+  refuse_ambiguous(shards);
   name_shards(shards, path);
   const std::string index = path + ".index.json";
   std::int64_t total_bytes = 0;
   for (const Shard& shard : shards) {
-    refuse_existing(shard.path);
+    refuse_existing(shard.path, "file");
     total_bytes += shard.bytes;
   }
-  if (shards.size() > 1) refuse_existing(index);
+  if (shards.size() > 1) refuse_existing(index, "file");
 
   PendingFolder pending(path);
   check_space(pending.path(), total_bytes);

@@ -97,6 +97,8 @@ Handle create_file(const std::string& path, std::int64_t user_block_bytes) {
   }
   const Handle access = property_list(H5P_FILE_ACCESS, path);
   ZERO1_HDF5(path, H5Pset_file_locking, access.get(), false, true);
+  // The structures that every version of HDF5 reads, whatever the library at hand would choose.
+  ZERO1_HDF5(path, H5Pset_libver_bounds, access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST);
   // By default a file with an open group would be closed with the group, where nobody hears of a failure.
   ZERO1_HDF5(path, H5Pset_fclose_degree, access.get(), H5F_CLOSE_SEMI);
   // Large slices start on a page, so that they can be mapped and written without reading first. HDF5 wants
@@ -108,6 +110,17 @@ Handle create_file(const std::string& path, std::int64_t user_block_bytes) {
 Handle create_group(hid_t parent, const std::string& name, const std::string& file) {
   return {ZERO1_HDF5(file, H5Gcreate2, parent, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
           H5Gclose};
+}
+
+Handle open_or_create_groups(hid_t parent, const std::vector<std::string>& path, const std::string& file) {
+  Handle group(ZERO1_HDF5(file, H5Gopen2, parent, ".", H5P_DEFAULT), H5Gclose);
+  for (const std::string& name : path) {
+    const bool there = ZERO1_HDF5(file, H5Lexists, group.get(), name.c_str(), H5P_DEFAULT) > 0;
+    Handle next = there ? Handle(ZERO1_HDF5(file, H5Gopen2, group.get(), name.c_str(), H5P_DEFAULT), H5Gclose)
+                        : create_group(group.get(), name, file);
+    group = std::move(next);
+  }
+  return group;
 }
 
 std::int64_t create_float_array(hid_t parent, const std::string& name, const std::vector<std::int64_t>& shape,

@@ -51,7 +51,13 @@ class Handle {
   Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
-  Handle& operator=(Handle&&) = delete;
+  Handle& operator=(Handle&& other) noexcept {
+    if (this == &other) return *this;
+    if (id_ >= 0) close_(id_);
+    id_ = std::exchange(other.id_, -1);
+    close_ = other.close_;
+    return *this;
+  }
   ~Handle() {
     if (id_ >= 0) close_(id_);
   }
@@ -72,6 +78,8 @@ class Handle {
 /// taken on it: it lies in a folder that nobody else writes, and network file systems without locks do too.
 Handle create_file(const std::string& path, std::int64_t user_block_bytes = 0);
 Handle create_group(hid_t parent, const std::string& name, const std::string& file);
+/// The last of groups inside each other; creates those that are not there yet.
+Handle open_or_create_groups(hid_t parent, const std::vector<std::string>& path, const std::string& file);
 
 /// A contiguous little-endian float32 array (no sizes: a scalar) whose bytes are there (not filled) when this
 /// returns; its offset in the file.

@@ -87,17 +87,19 @@ class TensorFiles {
 /// The same as elements by parameter; states that the files lack are zero.
 class TensorSource : public ElementSource {
  public:
-  explicit TensorSource(const std::string& path) : files_(path) {
+  TensorSource(const std::string& path, bool skip_other_dtypes) : files_(path) {
     // By name, the order is the same whatever files and dtypes they lie in.
     for (const auto& [tensor, found] : files_.tensors()) {
       if (state_of(tensor) != State::param) continue;
-      if (!found.entry->foreign_dtype.empty()) {
-        throw InputError(fmt::format("{}: tensor '{}' has dtype {}; parameters are F32, BF16, F16 or F64",
-                                     path, tensor, found.entry->foreign_dtype));
+      if (!found.entry->foreign_dtype.empty() && skip_other_dtypes) {
+        skipped_.push_back(fmt::format("{} ({})", tensor, found.entry->foreign_dtype));
+        continue;
       }
+      check_dtype(*found.entry, path);
       params_.push_back({&found, find_state(*found.entry, State::exp_avg, path),
                          find_state(*found.entry, State::exp_avg_sq, path)});
     }
+    if (params_.empty()) throw InputError(fmt::format("{}: holds no parameter", path));
   }
 
   std::vector<ParamSpec> specs(DType dtype) const {
@@ -120,16 +122,27 @@ class TensorSource : public ElementSource {
   }
 
   const std::map<std::string, std::string>& metadata() const { return files_.metadata(); }
+  /// Tensors left out, with their dtypes.
+  const std::vector<std::string>& skipped() const { return skipped_; }
 
  private:
+  static void check_dtype(const SafetensorsEntry& entry, const std::string& path) {
+    if (entry.foreign_dtype.empty()) return;
+    throw InputError(fmt::format(
+        "{}: tensor '{}' has dtype {}; parameters are F32, BF16, F16 or F64. Leave such tensors out "
+        "with --skip-other-dtypes",
+        path, entry.name, entry.foreign_dtype));
+  }
+
   using Tensors = std::array<const TensorFiles::Tensor*, state_count>;  ///< by state; null: not there
 
-  /// NAME.exp_avg is a state of NAME where there is a NAME, and a parameter otherwise.
+  /// NAME.exp_avg is a state of NAME where NAME is a parameter, and a parameter otherwise.
   State state_of(const std::string& tensor) const {
     for (const State state : {State::exp_avg, State::exp_avg_sq}) {
       const std::string suffix = fmt::format(".{}", name(state));
-      if (tensor.ends_with(suffix) && files_.find(tensor.substr(0, tensor.size() - suffix.size())) != nullptr)
-        return state;
+      if (!tensor.ends_with(suffix)) continue;
+      const std::string of = tensor.substr(0, tensor.size() - suffix.size());
+      if (files_.find(of) != nullptr && state_of(of) == State::param) return state;
     }
     return State::param;
   }
@@ -141,22 +154,26 @@ class TensorSource : public ElementSource {
       throw InputError(
           fmt::format("{}: '{}' does not have the shape of '{}'", path, tensor->entry->name, param.name));
     }
+    if (tensor != nullptr) check_dtype(*tensor->entry, path);
     return tensor;
   }
 
   TensorFiles files_;
   std::vector<Tensors> params_;
+  std::vector<std::string> skipped_;
 };
 
 }  // namespace
 
-void import_safetensors(const std::string& path, const std::string& folder, const LayoutOptions& layout,
-                        DType param_dtype, const WriteOptions& options) {
-  const TensorSource source(path);
+std::vector<std::string> import_safetensors(const std::string& path, const std::string& folder,
+                                            const LayoutOptions& layout, DType param_dtype,
+                                            const WriteOptions& options, bool skip_other_dtypes) {
+  const TensorSource source(path, skip_other_dtypes);
   RunState state;
   const auto recorded = source.metadata().find("zero1_state");
   if (recorded != source.metadata().end()) state = parse_run_state(recorded->second, path);
   write_checkpoint(folder, state, {"", source.specs(param_dtype), layout}, source, options);
+  return source.skipped();
 }
 
 }  // namespace zero1::ckpt

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <set>
 
 #include "ckpt/checkpoint.h"
 #include "ckpt/train_hooks.h"
@@ -110,7 +111,15 @@ class Loader::Impl {
             fmt::format("--rename {}={}: {} has no parameter '{}'; `zero1 ckpt inspect` lists them", from, to,
                         folder, from));
       }
+      if (to.empty()) throw InputError(fmt::format("--rename {}=: the new name is missing", from));
       specs[static_cast<std::size_t>(*param)].name = to;
+    }
+    std::set<std::string_view> names;
+    for (const ParamSpec& spec : specs) {
+      if (names.insert(spec.name).second) continue;
+      throw InputError(fmt::format(
+          "--rename: '{}' would be the name of two of the parameters of {}; rename the other one too",
+          spec.name, folder));
     }
     return specs;
   }

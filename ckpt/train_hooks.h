@@ -33,6 +33,7 @@ struct LoadOptions {
 /// publishes. `save` is called on each rank's thread.
 class Saver {
  public:
+  /// Throws InputError where nothing can be written.
   Saver(SaveOptions options, const TrainConfig& config);
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;

@@ -100,7 +100,7 @@ void write_virtual_view(hid_t file, const CheckpointContents& contents, const st
   const Handle model = create_group(file, "model", path);
   for (std::size_t p = 0; p < contents.layout.specs.size(); ++p) {
     const ParamSpec& spec = contents.layout.specs[p];
-    const Handle group = create_group(model.get(), spec.name, path);
+    const Handle group = open_or_create_groups(model.get(), group_path(spec.name), path);
     if (spec.shape.empty()) {
       write_copied(group.get(), contents, static_cast<int>(p), folder, path);
     } else {

@@ -126,6 +126,14 @@ std::int64_t slice_bytes(const Layout& layout) {
   return elems * state_count * elem_bytes;
 }
 
+void refuse_existing(const std::string& path, const char* what) {
+  std::error_code ignored;
+  std::string bare = path;  // a slash at the end would follow a link
+  while (bare.size() > 1 && bare.back() == '/') bare.pop_back();
+  if (!fs::exists(fs::symlink_status(bare, ignored))) return;
+  throw InputError(fmt::format("{}: is there already; name a new {}", path, what));
+}
+
 void check_space(const std::string& folder, std::int64_t needed_bytes) {
   std::error_code error;
   const fs::space_info space = fs::space(fs::path(folder), error);
@@ -144,10 +152,7 @@ void write_checkpoint(const std::string& folder, const RunState& state, const La
   check_names(contents.layout.specs);
   contents.files.resize(static_cast<std::size_t>(rank_count(contents.layout)));
   contents.slices.resize(static_cast<std::size_t>(slice_count(contents.layout)));
-  std::error_code ignored;
-  if (fs::exists(folder, ignored)) {
-    throw InputError(fmt::format("{}: is there already; name a new folder", folder));
-  }
+  refuse_existing(folder, "folder");
   PendingFolder pending(folder);
   if (options.check_space) check_space(pending.path(), slice_bytes(contents.layout));
   Writing(pending.path(), contents, source, options).run();

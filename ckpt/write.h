@@ -16,6 +16,9 @@ struct WriteOptions {
   std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)> on_progress;
 };
 
+/// Throws InputError when there is something at `path`, even a link to nowhere. `what` it is to be: "file".
+void refuse_existing(const std::string& path, const char* what);
+
 /// Throws InputError when the file system of `folder` has less room than that.
 void check_space(const std::string& folder, std::int64_t needed_bytes);
 

@@ -270,12 +270,50 @@ void add_source(CLI::App& command, Flags& flags) {
   command.add_option("--ckpt-step", flags.step, "Which step of a folder (default: the latest)");
 }
 
+/// Nothing is within NaN, nor within less than 0.
+std::string tolerance(const std::string& text) {
+  double value = 0;
+  const bool fits = CLI::detail::lexical_cast(text, value) && value >= 0;
+  return fits ? "" : fmt::format("a tolerance is 0 or more, not {}", text);
+}
+
+constexpr const char* ckpt_footer = R"(Examples:
+  zero1 train --dp 4 --train-iters 20 --save ckpt  writes a checkpoint
+  zero1 ckpt inspect ckpt                          what is in it
+  zero1 ckpt verify ckpt                           is it whole?
+  zero1 ckpt reshard ckpt for8 --dp 8              the same for 8 ranks
+  zero1 ckpt diff ckpt for8                        silent: nothing differs
+
+docs/checkpoint_format.md specifies checkpoints to the byte. This program needs no file locks; other programs
+that read them with HDF5 on a network file system without locks need HDF5_USE_FILE_LOCKING=FALSE.)";
+
+constexpr const char* inspect_examples = R"(Examples:
+  zero1 ckpt inspect ckpt                          the latest step of a folder
+  zero1 ckpt inspect ckpt/step_00000100            one checkpoint
+  zero1 ckpt inspect ckpt --param wte.weight --all which rank holds which elements of it
+  zero1 ckpt inspect ckpt --json | jq .state.step)";
+
+constexpr const char* verify_examples = R"(Examples:
+  zero1 ckpt verify ckpt                           status 0: whole; 1: every fault, a line each
+  zero1 ckpt verify ckpt --ckpt-step 100 && rm -r ckpt/step_00000050)";
+
+constexpr const char* diff_examples = R"(Examples:
+  zero1 ckpt diff ckpt/step_00000100 resharded     silent and status 0 when equal
+  zero1 ckpt diff run1 run2 -d 1e-6                differences above 0.000001 only
+  zero1 ckpt diff run1 run2 -p 0.01 --param wte.weight
+  zero1 ckpt diff run1 run2 --bitwise
+
+With -d and -p, elements within either are equal. NaN equals NaN, except with --bitwise when its bits differ.)";
+
+constexpr const char* clean_examples = R"(Example:
+  zero1 ckpt clean ckpt                            removes hidden .tmp-... folders that nobody writes)";
+
 }  // namespace
 
 void add_ckpt_command(CLI::App& app, int& status) {
   CLI::App* ckpt = app.add_subcommand("ckpt", "Look into checkpoints, verify, compare and transform them");
   ckpt->require_subcommand(1);
-  ckpt->footer("`zero1 train --save DIR` writes checkpoints; docs/checkpoint_format.md specifies them.");
+  ckpt->footer(ckpt_footer);
   const auto flags = std::make_shared<Flags>();
 
   CLI::App* inspect = add_reader(*ckpt, "inspect", "Step, layout, sizes, parameters; reads headers only",
@@ -284,25 +322,31 @@ void add_ckpt_command(CLI::App& app, int& status) {
   inspect->add_option("--param", flags->diff.param, "Which rank's file holds which part of this parameter");
   inspect->add_flag("--json", flags->json, "For machines");
   inspect->add_flag("--all", flags->all, "Cut no table short");
+  inspect->footer(inspect_examples);
 
   CLI::App* verify =
       add_reader(*ckpt, "verify", "Read every byte: digests, coverage, finite values. Status 1: faults",
                  flags, status, run_verify);
   add_source(*verify, *flags);
   verify->add_flag("--json", flags->json, "For machines");
+  verify->footer(verify_examples);
 
   CLI::App* diff = add_reader(*ckpt, "diff", "Compare two checkpoints of any layouts. Status 1: they differ",
                               flags, status, run_diff);
   diff->add_option("A", flags->source, "A checkpoint, or a folder of them")->required();
   diff->add_option("B", flags->other, "Another")->required();
   diff->add_option("--param", flags->diff.param, "Only this parameter");
-  CLI::Option* abs = diff->add_option("-d", flags->diff.abs_tolerance, "Differences up to this are none");
-  CLI::Option* rel = diff->add_option("-p", flags->diff.rel_tolerance, "The same, relative to A's value");
+  CLI::Option* abs =
+      diff->add_option("-d", flags->diff.abs_tolerance, "Differences up to this are none")->check(tolerance);
+  CLI::Option* rel =
+      diff->add_option("-p", flags->diff.rel_tolerance, "The same, relative to A's value")->check(tolerance);
   diff->add_flag("--bitwise", flags->diff.bitwise, "Compare bits: -0 differs from 0")
       ->excludes(abs)
       ->excludes(rel);
   diff->add_flag("--json", flags->json, "For machines");
   diff->add_flag("--all", flags->all, "Cut no table short");
+
+  diff->footer(diff_examples);
 
   CLI::App* clean =
       add_reader(*ckpt, "clean", "Remove what killed runs left behind in a folder of checkpoints", flags,
@@ -310,6 +354,8 @@ void add_ckpt_command(CLI::App& app, int& status) {
   clean->add_option("DIR", flags->source, "The folder")->required()->check(CLI::ExistingDirectory);
   clean->add_flag("--force", flags->force,
                   "Also where locks do not tell whether a run is writing: you know that none is");
+
+  clean->footer(clean_examples);
 
   add_ckpt_transforms(*ckpt);
 }

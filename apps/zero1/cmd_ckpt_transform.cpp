@@ -1,16 +1,15 @@
 // zero1 ckpt gather, reshard, export, import: what writes.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <map>
 #include <memory>
 
 #include "apps/zero1/cmd_ckpt.h"
+#include "apps/zero1/cmd_ckpt_progress.h"
 #include "ckpt/gather.h"
 #include "ckpt/import.h"
 #include "ckpt/pieces.h"
-#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/layout/range_map.h"
@@ -31,28 +30,10 @@ struct Flags {
   std::string mem_limit = "256MiB";
   bool dry_run = false;
   bool model_only = false;
+  bool skip_other_dtypes = false;
   std::string max_shard_size;
   std::string dtype;
 };
-
-/// One line on a terminal, rewritten as work goes on; nothing elsewhere.
-std::function<void(std::int64_t, std::int64_t)> progress_line() {
-  if (isatty(STDERR_FILENO) == 0) return {};
-  const std::int64_t begin_ns = now_ns();
-  const auto shown_ns = std::make_shared<std::int64_t>(0);
-  return [begin_ns, shown_ns](std::int64_t done, std::int64_t total) {
-    const std::int64_t now = now_ns();
-    if (done < total && now - *shown_ns < 100'000'000) return;
-    *shown_ns = now;
-    const double seconds = static_cast<double>(now - begin_ns) * 1e-9;
-    const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
-    const double left_s = rate > 0 ? static_cast<double>(total - done) / rate : 0;
-    fmt::print(stderr, "\r{:>4.0f}%  {} of {}  {}/s  {:.0f} s left   {}",
-               total > 0 ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100.0,
-               format_bytes(done), format_bytes(total), format_bytes(static_cast<std::int64_t>(rate)), left_s,
-               done == total ? "\n" : "");
-  };
-}
 
 std::int64_t mem_limit(const Flags& flags) {
   const std::int64_t bytes = parse_bytes(flags.mem_limit);
@@ -110,6 +91,7 @@ void run_reshard(const Flags& flags) {
   apply_layout_flags(flags, target.options);
   const Layout layout = compute_layout(target.params, target.options);
   if (flags.dry_run) {
+    ckpt::refuse_existing(flags.target, "folder");
     print_plan(source, layout);
     return;
   }
@@ -125,6 +107,11 @@ void run_gather(const Flags& flags) {
   options.mem_limit_bytes = mem_limit(flags);
   options.on_progress = progress_line();
   const bool safetensors = flags.target.ends_with(".safetensors");
+  if (!safetensors && !flags.target.ends_with(".h5") && !flags.target.ends_with(".hdf5")) {
+    throw InputError(
+        fmt::format("{}: what is to be written? Its ending says it: FILE.h5 (or .hdf5), or FILE.safetensors",
+                    flags.target));
+  }
   if (!flags.dtype.empty()) {
     options.dtype = parse_dtype(flags.dtype);
     if (!options.dtype || !safetensors) {
@@ -155,7 +142,9 @@ void run_import(const Flags& flags) {
   apply_layout_flags(flags, layout);
   const std::optional<DType> dtype = parse_dtype(flags.dtype.empty() ? "float32" : flags.dtype);
   if (!dtype) throw InputError(fmt::format("--dtype {}: float32, bfloat16 or float16", flags.dtype));
-  ckpt::import_safetensors(flags.source, flags.target, layout, *dtype, write_options(flags));
+  const std::vector<std::string> skipped = ckpt::import_safetensors(
+      flags.source, flags.target, layout, *dtype, write_options(flags), flags.skip_other_dtypes);
+  for (const std::string& tensor : skipped) fmt::print("left out: {}\n", tensor);
   fmt::print("{}: dp {}\n", flags.target, layout.dp_size);
 }
 
@@ -185,6 +174,27 @@ void add_common(CLI::App& command, Flags& flags, const char* source, const char*
       ->capture_default_str();
 }
 
+constexpr const char* gather_examples = R"(Examples:
+  zero1 ckpt gather ckpt all.h5                    the latest step: parameters, states, as h5py reads them
+  zero1 ckpt export ckpt model.safetensors --model-only --dtype bfloat16
+  zero1 ckpt export ckpt model.safetensors --max-shard-size 5GB   with an index, as Hugging Face cuts
+  zero1 ckpt gather ckpt early.h5 --ckpt-step 100
+
+`gather` and `export` are the same. Ctrl-C leaves nothing behind.)";
+
+constexpr const char* reshard_examples = R"(Examples:
+  zero1 ckpt reshard ckpt for24 --dp 24 --dry-run  who would read how much from whom
+  zero1 ckpt reshard ckpt for24 --dp 24 --workers 4
+  zero1 ckpt reshard ckpt/step_00000100 same --bucket-size 40M      the same ranks, other buckets
+  zero1 train --dp 24 --load for24 ...             though every checkpoint loads at every --dp by itself
+
+Back at the old number of ranks every bit is the same. Ctrl-C leaves nothing behind.)";
+
+constexpr const char* import_examples = R"(Examples:
+  zero1 ckpt import model.safetensors ckpt --dp 8
+  zero1 ckpt import model.safetensors.index.json ckpt --dp 8 --dtype bfloat16
+  zero1 train ... --load ckpt --load-weights-only  a new run from these parameters)";
+
 }  // namespace
 
 void add_ckpt_transforms(CLI::App& ckpt) {
@@ -201,14 +211,16 @@ void add_ckpt_transforms(CLI::App& ckpt) {
   gather->add_option("--max-shard-size", flags->max_shard_size,
                      "Several safetensors files of at most so many bytes, such as 5GB, and the index that "
                      "Hugging Face's libraries read");
-  gather->callback([flags] { run_gather(*flags); });
+  gather->callback([flags] { run_interruptible([&] { run_gather(*flags); }); });
+  gather->footer(gather_examples);
 
   CLI::App* reshard = ckpt.add_subcommand("reshard", "The same checkpoint for another number of ranks");
   add_common(*reshard, *flags, checkpoint, "The new checkpoint's folder");
   reshard->add_option("--ckpt-step", flags->step, "Which step of a folder (default: the latest)");
   add_layout_flags(*reshard, flags, false);
   reshard->add_flag("--dry-run", flags->dry_run, "Print who reads what from where, write nothing");
-  reshard->callback([flags] { run_reshard(*flags); });
+  reshard->callback([flags] { run_interruptible([&] { run_reshard(*flags); }); });
+  reshard->footer(reshard_examples);
 
   CLI::App* import = ckpt.add_subcommand(
       "import",
@@ -217,8 +229,13 @@ void add_ckpt_transforms(CLI::App& ckpt) {
              "The new checkpoint's folder");
   import->add_option("--dtype", flags->dtype, "Of the parameters in training (default: float32)");
   add_layout_flags(*import, flags, true);
-  import->callback([flags] { run_import(*flags);
+  import->add_flag("--skip-other-dtypes", flags->skip_other_dtypes,
+                   "Leave out tensors that are no floating-point numbers, such as masks and counters");
+  import->callback([flags] { run_interruptible([&] { run_import(*flags);
 });
 }  // namespace zero1::app
+);
+import->footer(import_examples);
+}
 
 }  // namespace zero1::app

@@ -301,6 +301,78 @@ TEST_CASE("a disk that is full at any call: an error that says so, nothing lost,
   CHECK(failed > 20);
 }
 
+namespace {
+
+/// A folder with a checkpoint called `source`.
+std::string source_folder() {
+  static const test::TemporaryFolder folder;
+  if (!fs::exists(folder.path("source")))
+    fs::copy(fixture().two + "/step_00000002", folder.path("source"), fs::copy_options::recursive);
+  return folder.path();
+}
+
+const std::vector<std::string> transforms{
+    "ckpt reshard ROOT/source ROOT/target --dp 3 --workers 2 --bucket-size 700",
+    "ckpt gather ROOT/source ROOT/all.h5", "ckpt gather ROOT/source ROOT/one.safetensors",
+    "ckpt gather ROOT/source ROOT/many.safetensors --max-shard-size 10KiB"};
+
+}  // namespace
+
+TEST_CASE("Ctrl-C at any call of resharding and gathering: nothing is left, or everything is there") {
+  for (const std::string& transform : transforms) {
+    CAPTURE(transform);
+    Experiment experiment(transform, source_folder());
+    const auto before = contents_of(source_folder());
+    const auto after = contents_of(experiment.after());
+    int interrupted = 0;
+    for (std::size_t at = 1; at <= experiment.calls().size(); at += 3) {
+      CAPTURE(at);
+      CAPTURE(experiment.calls()[at - 1].name);
+      const test::Outcome outcome = experiment.run("interrupt", at);
+      const std::string& root = experiment.root();
+      CHECK(ckpt::find_leftovers(root).empty());
+      if (outcome.status == 0) {
+        CHECK(contents_of(root) == after);
+        continue;
+      }
+      // The program ends by the signal; some shells then do the same.
+      CHECK_MESSAGE((outcome.status == 128 + SIGINT || outcome.status == -1), outcome.output);
+      CHECK(contents_of(root) == before);
+      ++interrupted;
+    }
+    CHECK(interrupted >= 3);
+  }
+}
+
+TEST_CASE("a disk that is full at any call of resharding and gathering: an error, and nothing is left") {
+  for (const std::string& transform : transforms) {
+    CAPTURE(transform);
+    Experiment experiment(transform, source_folder());
+    const auto before = contents_of(source_folder());
+    const auto after = contents_of(experiment.after());
+    int failed = 0;
+    for (std::size_t at = 1; at <= experiment.calls().size(); at += 2) {
+      const Call& call = experiment.calls()[at - 1];
+      if (phase_of(call) == "prune") continue;  // removing needs no room
+      CAPTURE(at);
+      CAPTURE(call.name);
+      CAPTURE(call.path);
+      const test::Outcome outcome = experiment.run("full", at);
+      const std::string& root = experiment.root();
+      CHECK(ckpt::find_leftovers(root).empty());
+      if (outcome.status == 0) {  // flushing a folder is no more than an attempt
+        CHECK_MESSAGE(call.name == "fsync", outcome.output);
+        CHECK(contents_of(root) == after);
+        continue;
+      }
+      CHECK_MESSAGE(outcome.says("No space left on device"), outcome.output);
+      CHECK(contents_of(root) == before);
+      ++failed;
+    }
+    CHECK(failed >= 3);
+  }
+}
+
 TEST_CASE("a file system without locks: everything works, and clean says what it cannot know") {
   Experiment experiment(train + "--train-iters 4 --load ROOT --save ROOT --save-interval 1 --keep-last 2",
                         fixture().two);

@@ -3,7 +3,8 @@
 //
 //   ZERO1_SHIM_ROOT    only calls on what lies below this folder count
 //   ZERO1_SHIM_AT      which call, 1 is the first; 0 or unset: none
-//   ZERO1_SHIM_ACTION  kill: before the call; torn: after it, a write half done; full: it fails with ENOSPC
+//   ZERO1_SHIM_ACTION  kill: before the call; torn: after it, a write half done; full: it fails with ENOSPC;
+//                      interrupt: SIGINT comes before it
 //   ZERO1_SHIM_LOG     a line per call that counts: its number, its name, the path
 //   ZERO1_SHIM_NO_LOCKS  set: flock fails, as on a network file system without locks
 #include <dlfcn.h>
@@ -84,6 +85,10 @@ Fate fate_of(const char* call, const std::string& path) {
   }
   if (s.count != s.at) return Fate::go_on;
   if (s.action == "kill") die();
+  if (s.action == "interrupt") {
+    ::kill(::getpid(), SIGINT);
+    return Fate::go_on;
+  }
   return s.action == "torn" ? Fate::torn : Fate::full;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "ckpt/gather.h"
 #include "ckpt/verify.h"
 #include "core/base/error.h"
 #include "tests/ckpt/ckpt_support.h"
@@ -45,6 +46,16 @@ TEST_CASE("a full disk loses nothing and says so") {
     CHECK(test::message_of<InputError>([&] {
             ckpt::write_checkpoint(mounted + "/second", {}, layout_case, test::PlacedValues());
           }).find("are free there") != std::string::npos);
+    const ckpt::Checkpoint first(mounted + "/first");
+    std::ofstream(mounted + "/filler") << std::string(120 << 10, 'x');
+    for (const char* target : {"/all.h5", "/all.safetensors"}) {
+      const std::string path = mounted + target;
+      const std::string full = test::message_of<InputError>([&] {
+        path.ends_with(".h5") ? ckpt::gather_hdf5(first, path, {})
+                              : static_cast<void>(ckpt::gather_safetensors(first, path, {}));
+      });
+      CHECK_MESSAGE(full.find("are free there") != std::string::npos, full);
+    }
     CHECK(ckpt::find_leftovers(mounted).empty());
     CHECK(ckpt::verify(mounted + "/first").faults.empty());
     CHECK(test::misplaced(ckpt::Checkpoint(mounted + "/first")) == 0);
@@ -81,5 +92,16 @@ TEST_CASE("a target that must not be written: an error that says why") {
   const std::string message = test::message_of<InputError>(
       [&] { ckpt::write_checkpoint(mounted + "/c", {}, test::uneven_case(2), test::PlacedValues()); });
   CHECK_MESSAGE(message.find("Read-only file system") != std::string::npos, message);
+  ckpt::write_checkpoint(folder.path("c"), {}, test::uneven_case(2), test::PlacedValues());
+  const ckpt::Checkpoint c(folder.path("c"));
+  for (const auto& gather : {+[](const ckpt::Checkpoint&from, const std::string&to) {
+                               ckpt::gather_hdf5(from, to + "/all.h5", {});
+                             },
+                             +[](const ckpt::Checkpoint&from, const std::string&to) {
+                               ckpt::gather_safetensors(from, to + "/all.safetensors", {});
+                             }}) {
+    CHECK(test::message_of<InputError>([&] { gather(c, mounted); }).find("Read-only file system") !=
+          std::string::npos);
+  }
   CHECK(::umount(mounted.c_str()) == 0);
 }

@@ -167,6 +167,28 @@ TEST_CASE("out to safetensors and back in") {
   CHECK(value[0] == static_cast<float>(BFloat16(test::PlacedValues::value(1, ckpt::State::param, 0))));
 }
 
+TEST_CASE("names that look like states") {
+  const test::TemporaryFolder folder;
+  LayoutCase layout_case;
+  for (const char* name : {"w", "w.exp_avg.exp_avg", "v.exp_avg"}) {
+    layout_case.params.push_back({name, {3}, DType::fp32, false, false});
+  }
+  ckpt::write_checkpoint(folder.path("a"), {}, layout_case, test::PlacedValues());
+  const ckpt::Checkpoint a(folder.path("a"));
+  ckpt::gather_safetensors(a, folder.path("all.safetensors"), {});
+  ckpt::import_safetensors(folder.path("all.safetensors"), folder.path("b"), {}, DType::fp32, {});
+  CHECK(ckpt::diff(a, ckpt::Checkpoint(folder.path("b")), {{}, {}, true, ""}).equal());
+
+  layout_case.params.push_back({"w.exp_avg", {3}, DType::fp32, false, false});
+  ckpt::write_checkpoint(folder.path("c"), {}, layout_case, test::PlacedValues());
+  const ckpt::Checkpoint c(folder.path("c"));
+  CHECK(test::message_of<InputError>([&] {
+          ckpt::gather_safetensors(c, folder.path("c.safetensors"), {});
+        }).find("'w.exp_avg' would be a parameter and another one's state") != std::string::npos);
+  CHECK_NOTHROW(ckpt::gather_hdf5(c, folder.path("c.h5"), {}));
+  CHECK(test::misplaced(c) == 0);
+}
+
 TEST_CASE("a source that fails leaves nothing behind") {
   class Failing : public ckpt::ElementSource {
    public:
@@ -183,7 +205,15 @@ TEST_CASE("a source that fails leaves nothing behind") {
   CHECK(test::message_of<InputError>([&] {
           ckpt::write_checkpoint(folder.path("x"), {}, test::uneven_case(3), test::PlacedValues());
         }).find("is there already") != std::string::npos);
-  LayoutCase slashed = test::uneven_case(2);
-  slashed.params[0].name = "a/b";
-  CHECK_THROWS_AS(ckpt::write_checkpoint(folder.path("y"), {}, slashed, test::PlacedValues()), InputError);
+  std::filesystem::create_symlink("nowhere", folder.path("link"));
+  CHECK_THROWS_AS(
+      ckpt::write_checkpoint(folder.path("link/"), {}, test::uneven_case(3), test::PlacedValues()),
+      InputError);
+  CHECK(test::message_of<InputError>([&] {
+          ckpt::write_checkpoint(folder.path("x/sub/y"), {}, test::uneven_case(3), test::PlacedValues());
+        }).find("lies inside the checkpoint") != std::string::npos);
+  CHECK(ckpt::verify(folder.path("x")).faults.empty());
+  LayoutCase odd = test::uneven_case(2);
+  odd.params[0].name = std::string("a\0b", 3);
+  CHECK_THROWS_AS(ckpt::write_checkpoint(folder.path("y"), {}, odd, test::PlacedValues()), InputError);
 }

@@ -11,6 +11,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/train_hooks.h"
 #include "core/base/error.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace zero1;
@@ -149,6 +150,62 @@ TEST_CASE("at every number of ranks: the same bits at the same, the change's own
       CHECK(std::abs(resumed.losses[i] - uninterrupted[change.to].losses[i + 2]) <= 2 * of_change + 1e-7);
     }
   }
+}
+
+TEST_CASE(
+    "768 ranks, more than a bucket has elements, go on with the same bits, and three go on with theirs" *
+    doctest::skip(test::sanitized)) {  // 1,536 threads are too many for a sanitizer
+  const auto config = [](int dp, std::int64_t iterations) {
+    TrainConfig c = small_gpt(1, iterations);
+    c.dp = dp;
+    c.hidden_size = 3;
+    c.num_attention_heads = 1;
+    c.seq_length = 2;
+    c.global_batch_size = 768;
+    c.micro_batch_size = 768 / dp;
+    c.data_parallel.bucket_size_elems = 100;
+    return resolve(c);
+  };
+  const test::TemporaryFolder folder;
+  const Run whole = run(config(768, 2), {folder.path("ckpt"), 1, 0, false});
+  const Run resumed = run(config(768, 2), {}, {folder.path("ckpt"), 1});
+  CHECK(resumed.params == whole.params);
+  CHECK(resumed.losses.back() == whole.losses.back());
+  const Run of_three = run(config(3, 2), {}, {folder.path("ckpt"), 1});
+  CHECK(std::abs(of_three.losses.back() - whole.losses.back()) < 1e-5);
+}
+
+TEST_CASE("ranks that do not hold the same parameters after loading do not train") {
+  const test::TemporaryFolder folder;
+  run(small_gpt(2, 2), {folder.path("ckpt"), 0, 0, false});
+  TrainConfig deeper = small_gpt(2, 9);
+  deeper.num_layers = 2;
+  // Without sharding nothing is gathered, so what a rank has wrong stays wrong: here in a parameter that the
+  // checkpoint lacks.
+  deeper.data_parallel.use_distributed_optimizer = false;
+  ckpt::LoadOptions loose{folder.path("ckpt"), {}};
+  loose.strict = false;
+  const auto train_with = [&](bool one_differs) {
+    const ckpt::Loader loader(loose, deeper);
+    const std::string lacking = loader.not_loaded().front();
+    TrainObserver observer;
+    observer.on_rank_ready = [&](int rank, RankTrainer& trainer) {
+      DataParallel& model = trainer.data_parallel();
+      for (int p = 0; p < static_cast<int>(model.layout().specs.size()); ++p) {
+        if (!one_differs || rank != 1 ||
+            !lacking.starts_with(model.layout().specs[static_cast<std::size_t>(p)].name))
+          continue;
+        std::vector<float> values = model.get_param(p);
+        values.back() += 1;
+        model.set_param(p, values);
+      }
+      loader.restore(rank, trainer);
+    };
+    train(deeper, observer);
+  };
+  CHECK_NOTHROW(train_with(false));
+  CHECK(test::message_of<Error>([&] { train_with(true); }).find("parameters differ from each other") !=
+        std::string::npos);
 }
 
 TEST_CASE("plain data parallelism stores one copy, and loads what sharded ranks stored") {

@@ -4,8 +4,12 @@
 
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "ckpt/diff.h"
 #include "ckpt/gather.h"
+#include "ckpt/import.h"
+#include "ckpt/verify.h"
 #include "tests/ckpt/ckpt_support.h"
 #include "tests/ckpt/python.h"
 #include "tests/support/temporary_folder.h"
@@ -55,6 +59,98 @@ TEST_CASE("h5py reads every parameter in full shape, also after the folder was m
       const test::Outcome outcome = test::run_command(python + " " + script + " " + file + " " + values);
       CHECK_MESSAGE(outcome.status == 0, outcome.output);
     }
+  }
+}
+
+TEST_CASE("whatever parameters are called, h5py finds them in the view and in the gathered file") {
+  const std::string python = test::python_with("h5py, numpy");
+  if (python.empty()) {
+    MESSAGE("[skipped] no Python with h5py: apt install python3-h5py");
+    return;
+  }
+  // The name, and where it lies below /model.
+  const std::string very_long(5000, 'n');
+  std::string deep = "d";
+  for (int i = 0; i < 300; ++i) deep += "/d";
+  const std::vector<std::pair<std::string, std::string>> names{{"a", "a"},
+                                                               {"a/b", "a/b"},
+                                                               {"a/b/c.weight", "a/b/c.weight"},
+                                                               {"a/param", "a/%param"},
+                                                               {"a/%param", "a/%%param"},
+                                                               {"a/exp_avg/b", "a/%exp_avg/b"},
+                                                               {"param", "param"},
+                                                               {"exp_avg.exp_avg", "exp_avg.exp_avg"},
+                                                               {".", "%."},
+                                                               {"..", "%.."},
+                                                               {"...", "..."},
+                                                               {"../up", "%../up"},
+                                                               {"./here", "%./here"},
+                                                               {"/first", "%/first"},
+                                                               {"last/", "last/%"},
+                                                               {"two//slashes", "two/%/slashes"},
+                                                               {"/", "%/%"},
+                                                               {"%", "%%"},
+                                                               {"with space", "with space"},
+                                                               {" ", " "},
+                                                               {"größe.重み.🙂", "größe.重み.🙂"},
+                                                               {"new\nline\ttab", "new\nline\ttab"},
+                                                               {"quote\"back\\slash'", "quote\"back\\slash'"},
+                                                               {"model", "model"},
+                                                               {"state", "state"},
+                                                               {very_long, very_long},
+                                                               {deep, deep}};
+  const std::vector<std::vector<std::int64_t>> shapes{{}, {1}, {0}, {3}, {2, 0, 3}, {2, 3, 1, 4, 5}, {7, 11}};
+  LayoutCase layout_case;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto& shape = shapes[i % shapes.size()];
+    layout_case.params.push_back({names[i].first, shape, DType::fp32, false, false});
+    std::string joined;
+    for (const std::string& part : ckpt::group_path(names[i].first))
+      joined += (joined.empty() ? "" : "/") + part;
+    CHECK(joined == names[i].second);
+  }
+  layout_case.options.dp_size = layout_case.options.expert_dp_size = 3;
+  const test::TemporaryFolder folder;
+  ckpt::write_checkpoint(folder.path("c"), {}, layout_case, test::PlacedValues());
+  const ckpt::Checkpoint checkpoint(folder.path("c"));
+  CHECK(test::misplaced(checkpoint) == 0);
+  CHECK(ckpt::verify(folder.path("c")).faults.empty());
+  ckpt::gather_hdf5(checkpoint, folder.path("all.h5"), {});
+  ckpt::gather_safetensors(checkpoint, folder.path("all.safetensors"), {});
+  LayoutOptions layout;
+  layout.dp_size = layout.expert_dp_size = 2;
+  ckpt::import_safetensors(folder.path("all.safetensors"), folder.path("back"), layout, DType::fp32, {});
+  CHECK(ckpt::diff(checkpoint, ckpt::Checkpoint(folder.path("back")), {{}, {}, true, ""}).equal());
+
+  auto list = nlohmann::json::array();
+  for (std::size_t p = 0; p < names.size(); ++p) {
+    for (const ckpt::State state : ckpt::all_states) {
+      auto bits = nlohmann::json::array();
+      for (std::int64_t i = 0; i < layout_case.params[p].numel(); ++i)
+        bits.push_back(
+            std::bit_cast<std::uint32_t>(test::PlacedValues::value(static_cast<int>(p), state, i)));
+      list.push_back({{"path", "model/" + names[p].second + "/" + std::string(ckpt::name(state))},
+                      {"shape", layout_case.params[p].shape},
+                      {"bits", bits}});
+    }
+  }
+  const std::string values = folder.write("values.json", list.dump());
+  const std::string script = folder.write("names.py", R"(
+import json, sys, h5py, numpy as np
+expected = json.load(open(sys.argv[2]))
+with h5py.File(sys.argv[1], 'r') as f:
+    for e in expected:
+        d = f[e['path']]
+        assert d.dtype == np.float32 and list(d.shape) == e['shape'], (e['path'], d)
+        assert np.asarray(d[()]).reshape(-1).view(np.uint32).tolist() == e['bits'], e['path']
+    found = []
+    f['model'].visititems(lambda name, o: found.append(name) if isinstance(o, h5py.Dataset) else None)
+    assert len(found) == len(expected), (len(found), len(expected))
+)");
+  for (const char* file : {"c/checkpoint.h5", "all.h5"}) {
+    const test::Outcome outcome =
+        test::run_command(python + " " + script + " " + folder.path(file) + " " + values);
+    CHECK_MESSAGE(outcome.status == 0, outcome.output);
   }
 }
 
