@@ -41,6 +41,7 @@ class LogPanel final : public Panel {
 
   EventList list_;
   RowScroll scroll_;
+  bool steps_shown_ = true;
   std::array<char, 128> text_{};
   int kind_ = 0;  ///< Kind::none: any
   int rank_ = -1;
@@ -114,12 +115,14 @@ void LogPanel::draw_rows(Document& document, const Theme& theme) {
   follow(document, visible);
   scroll_.draw(list_.size(), visible);
   const ImVec2 table{std::max(10 * font, ImGui::GetContentRegionAvail().x - RowScroll::width_px()), room_px};
-  if (!ImGui::BeginTable("log", 5, table_flags, table)) return;
-  ImGui::TableSetupColumn("end, ms", ImGuiTableColumnFlags_WidthFixed, 5.5F * font);
-  ImGui::TableSetupColumn("rank", ImGuiTableColumnFlags_WidthFixed, 2.5F * font);
-  ImGui::TableSetupColumn("step", ImGuiTableColumnFlags_WidthFixed, 2.5F * font);
+  // Narrow, it leaves out what the tooltip tells too.
+  steps_shown_ = table.x > 30 * font;
+  if (!ImGui::BeginTable(steps_shown_ ? "wide" : "narrow", steps_shown_ ? 5 : 4, table_flags, table)) return;
+  ImGui::TableSetupColumn("end, ms", ImGuiTableColumnFlags_WidthFixed, 4.8F * font);
+  ImGui::TableSetupColumn("rank", ImGuiTableColumnFlags_WidthFixed, 2.2F * font);
+  if (steps_shown_) ImGui::TableSetupColumn("step", ImGuiTableColumnFlags_WidthFixed, 2.2F * font);
   ImGui::TableSetupColumn("event", ImGuiTableColumnFlags_WidthStretch);
-  ImGui::TableSetupColumn("took", ImGuiTableColumnFlags_WidthFixed, 4.5F * font);
+  ImGui::TableSetupColumn("took", ImGuiTableColumnFlags_WidthFixed, 4.3F * font);
   ImGui::TableHeadersRow();
   for (std::int64_t row = scroll_.first(); row < std::min(list_.size(), scroll_.first() + visible); ++row)
     draw_row(document, theme, list_.row(row));
@@ -161,8 +164,10 @@ void LogPanel::draw_row(Document& document, const Theme& theme, EventId id) {
   ImGui::TableNextColumn();
   ImGui::Text("%d", event.rank);
   ImGui::TableNextColumn();
-  if (event.step >= 0) ImGui::Text("%d", event.step);
-  ImGui::TableNextColumn();
+  if (steps_shown_) {
+    if (event.step >= 0) ImGui::Text("%d", event.step);
+    ImGui::TableNextColumn();
+  }
   ImGui::TextUnformatted(what(event, document.info).c_str());
   ImGui::TableNextColumn();
   if (event.end_ns > event.begin_ns)

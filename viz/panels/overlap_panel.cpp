@@ -186,7 +186,7 @@ void OverlapPanel::draw_summary(const StepExposure& step, const Theme& theme) co
 
 void OverlapPanel::draw_buckets(Document& document, const StepExposure& step, const Theme& theme) const {
   if (!ImGui::BeginTable("buckets", 5, table_flags)) return;
-  for (const char* heading : {"bucket", "communication, ms", "exposed, ms", "overlap", "why exposed"})
+  for (const char* heading : {"bucket", "communication, ms", "exposed, ms", "overlap", "why"})
     ImGui::TableSetupColumn(heading);
   ImGui::TableHeadersRow();
   for (const auto& [bucket, figures] : step.report.buckets) {
@@ -231,7 +231,7 @@ void OverlapPanel::draw_waits(Document& document, const StepExposure& step, cons
   }
   if (!ImGui::BeginTable("waits", 6, table_flags | ImGuiTableFlags_ScrollY)) return;
   ImGui::TableSetupScrollFreeze(0, 1);
-  for (const char* heading : {"rank", "exposed wait, bucket", "ms", "in line", "for peers", "why"})
+  for (const char* heading : {"rank", "wait, bucket", "ms", "in line", "for peers", "why"})
     ImGui::TableSetupColumn(heading);
   ImGui::TableHeadersRow();
   ImGuiListClipper clipper;
