@@ -1,5 +1,5 @@
-// What the window's index and timeline cost for ten million events: time until there is something to see,
-// time until all is indexed, memory per event, time per frame.
+// What the window's index, timeline and event log cost for ten million events: time until there is something
+// to see, time until all is indexed, memory per event, time per frame.
 //
 // viz_bench                    makes a recording in the temporary folder, measures, removes it
 // viz_bench --events 1M        a smaller one
@@ -14,6 +14,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -195,6 +196,37 @@ void measure_panel(const std::shared_ptr<EventIndex>& index, const std::string& 
   print("most quadrilaterals (vertices / 4)", most_vertices / 4.0, "", bars_bound);
 }
 
+/// The event log beside it: while it lists all events, and as it is scrolled through all of them.
+void measure_log(const std::shared_ptr<EventIndex>& index, const std::string& path) {
+  Document document;
+  document.info = trace::Reader(path).info();
+  document.events = index;
+  const Theme theme;
+  const auto panel = make_log_panel();
+  viz::test::Gui gui(*panel, document, theme, 2560, 1440);
+  gui.frame(3);
+  const auto slowest_of = [&](int frames, const std::function<void(int)>& before) {
+    double slowest_ms = 0;
+    for (int i = 0; i < frames; ++i) {
+      before(i);
+      const double start_ms = cpu_ms();
+      gui.frame();
+      slowest_ms = std::max(slowest_ms, cpu_ms() - start_ms);
+    }
+    return slowest_ms;
+  };
+  fmt::print("\nthe event log of {} rows: whole frames, every one counts\n", format_count(index->size()));
+  print("slowest frame while all events are listed", slowest_of(600, [](int) {}), "ms", frame_bound_ms);
+  gui.move({2550, 100});
+  gui.press();
+  const double scrolled_ms = slowest_of(400, [](int i) {
+    ImGui::GetIO().MousePos = {2550, 100.0F + 3 * static_cast<float>(i)};
+  });
+  gui.release();
+  print("slowest frame as it is scrolled from end to end", scrolled_ms, "ms", frame_bound_ms);
+  print("most quadrilaterals (vertices / 4)", gui.vertices() / 4.0, "", bars_bound);
+}
+
 void measure_questions(const EventIndex& index, const bench::BigTrace& shape) {
   constexpr int repeats = 2000;
   const trace::Interval range = index.range();
@@ -267,6 +299,7 @@ int main(int argc, char** argv) {
     measure_opening(path, index);
     measure_frames(*index);
     measure_panel(index, path);
+    measure_log(index, path);
     measure_questions(*index, shape);
   }
   measure_indexing_alone(path);

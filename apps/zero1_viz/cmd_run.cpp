@@ -1,11 +1,11 @@
 // zero1_viz run: trains in this process and shows it live.
 #include <fmt/core.h>
 
-#include <charconv>
 #include <memory>
 #include <vector>
 
 #include "apps/zero1/train_job.h"
+#include "apps/zero1_viz/at_flag.h"
 #include "apps/zero1_viz/commands.h"
 #include "apps/zero1_viz/view_flags.h"
 #include "core/base/error.h"
@@ -24,44 +24,6 @@ struct RunFlags {
   std::string scenario;
   ViewFlags view;
 };
-
-[[noreturn]] void fail_at(const std::string& text) {
-  throw InputError(
-      fmt::format("--at {}: expected STEP, STEP:KIND or STEP:KIND:BUCKET, such as 3, 3:adamw or "
-                  "3:collective_issue:2; kinds are those that the event log shows",
-                  text));
-}
-
-int parse_part(const std::string& whole, std::string_view part) {
-  int value = -1;
-  const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-  if (error != std::errc() || end != part.data() + part.size() || value < 0) fail_at(whole);
-  return value;
-}
-
-trace::Kind parse_kind(const std::string& whole, std::string_view part) {
-  for (int kind = 1; kind < 256; ++kind) {
-    if (name(static_cast<trace::Kind>(kind)) == part) return static_cast<trace::Kind>(kind);
-  }
-  fail_at(whole);
-}
-
-/// "3:collective_issue:2": in front of the first such event.
-trace::Breakpoint parse_at(const std::string& text) {
-  std::vector<std::string_view> parts;
-  for (std::string_view rest = text;;) {
-    const std::size_t colon = rest.find(':');
-    parts.push_back(rest.substr(0, colon));
-    if (colon == std::string_view::npos) break;
-    rest.remove_prefix(colon + 1);
-  }
-  if (parts.size() > 3) fail_at(text);
-  trace::Breakpoint at;
-  at.step = parse_part(text, parts[0]);
-  if (parts.size() > 1) at.kind = parse_kind(text, parts[1]);
-  if (parts.size() > 2) at.bucket = parse_part(text, parts[2]);
-  return at;
-}
 
 /// Lets the run go on to where the picture is taken: the breakpoint, or its end.
 void run_until_shown(viz::Document& document, bool stops) {
@@ -145,7 +107,7 @@ void run_scenario(const CLI::App& command, const RunFlags& flags) {
 std::string scenario_list() {
   std::string text;
   for (const viz::Scenario& scenario : viz::scenarios()) {
-    text += fmt::format("  {:<20}{}\n", scenario.name, scenario.title);
+    text += fmt::format("  {:<26}{}\n", scenario.name, scenario.title);
   }
   return text;
 }
@@ -177,7 +139,7 @@ void add_run_command(CLI::App& app) {
   command->add_flag("--paused", flags->paused, "Begin paused")->group("View");
   command->add_option("--slow-motion", flags->slow, "Begin at so many events per second")
       ->group("View")
-      ->check(CLI::PositiveNumber);
+      ->check(number_between(0.01, 1e6));
   add_view_flags(*command, flags->view);
   command->callback([command, flags] {
     if (!flags->scenario.empty()) return run_scenario(*command, *flags);

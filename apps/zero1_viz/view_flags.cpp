@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-#include <optional>
+#include <cstdlib>
 #include <utility>
 
+#include "apps/zero1_viz/at_flag.h"
 #include "core/base/error.h"
 #include "core/base/output_file.h"
 #include "viz/app/window.h"
@@ -16,13 +16,6 @@ namespace {
 
 constexpr int least_size = 200;
 constexpr int most_size = 16384;
-
-std::optional<std::int64_t> parse_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 /// "1440x900".
 std::pair<int, int> parse_size(const std::string& text) {
@@ -52,6 +45,17 @@ int find_param(const std::string& flag, std::string_view name, const viz::Docume
 
 }  // namespace
 
+CLI::Validator number_between(double least, double most) {
+  return CLI::Validator(
+      [least, most](std::string& text) {
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        const bool fits = end != text.c_str() && *end == '\0' && value >= least && value <= most;
+        return fits ? std::string() : fmt::format("{} is no number from {} to {}", text, least, most);
+      },
+      fmt::format("{} to {}", least, most));
+}
+
 void add_view_flags(CLI::App& command, ViewFlags& flags) {
   const std::string group = "View";
   command.add_option("--screenshot", flags.screenshot, "Draw into this PNG file and end; needs no display")
@@ -60,7 +64,7 @@ void add_view_flags(CLI::App& command, ViewFlags& flags) {
   command.add_option("--at", flags.at, "The moment that is shown; see below")->group(group)->type_name("AT");
   command.add_option("--frames", flags.frames, "Draw so many frames and end")
       ->group(group)
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1'000'000));
   command.add_option("--size", flags.size, "Of the window or picture, in pixels (default 1440x900)")
       ->group(group)
       ->type_name("WxH");
@@ -68,7 +72,7 @@ void add_view_flags(CLI::App& command, ViewFlags& flags) {
   command.add_flag("--dark", flags.dark, "Light on dark")->group(group)->excludes(light);
   command.add_option("--scale", flags.scale, "Of text and everything (default: the monitor's)")
       ->group(group)
-      ->check(CLI::Range(0.5F, 8.0F));
+      ->check(number_between(0.5, 8));
   command.add_option("--tab", flags.tab, "Which panel of the right column is in front")
       ->group(group)
       ->type_name("NAME");

@@ -21,6 +21,9 @@ struct ViewFlags {
   std::vector<std::string> select;
 };
 
+/// Accepts a number within these bounds; "nan" lies within none.
+CLI::Validator number_between(double least, double most);
+
 void add_view_flags(CLI::App& command, ViewFlags& flags);
 
 /// Selects what --select names. Throws InputError naming it where there is no such thing.

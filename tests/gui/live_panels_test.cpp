@@ -16,35 +16,6 @@ using trace::Kind;
 
 namespace {
 
-Document live_document(const TrainConfig& config, LiveRunOptions options) {
-  Document document;
-  document.live = std::make_shared<LiveRun>(config, std::move(options));
-  document.info = document.live->info();
-  document.layout = document.live->layout();
-  document.events = std::make_shared<EventIndex>(document.info.ranks);
-  return document;
-}
-
-LiveRunOptions paused() {
-  LiveRunOptions options;
-  options.start_paused = true;
-  return options;
-}
-
-/// A stop has been reached, and all that happened before it has been taken over.
-void settle(Document& document) {
-  wait_stopped(*document.live);
-  take_over(document);
-}
-
-/// Lets the run go until there are this many events, and stops it.
-void record_some(Document& document, std::int64_t events) {
-  document.live->run();
-  while (document.events->size() < events && !document.live->over()) take_over(document);
-  document.live->pause();
-  settle(document);
-}
-
 std::optional<EventId> find_event(const EventIndex& events, Kind kind, int rank) {
   EventFilter filter;
   filter.kind = kind;

@@ -4,9 +4,13 @@
 #include <doctest/doctest.h>
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "core/train/trainer.h"
+#include "viz/model/document.h"
+#include "viz/model/event_index.h"
+#include "viz/model/history.h"
 #include "viz/model/live_run.h"
 
 namespace zero1::viz::test {
@@ -66,6 +70,35 @@ inline void wait_stopped(LiveRun& live) {
     REQUIRE(!live.over());
     live.gate().wait_stopped(2);
   }
+}
+
+inline Document live_document(const TrainConfig& config, LiveRunOptions options) {
+  Document document;
+  document.live = std::make_shared<LiveRun>(config, std::move(options));
+  document.info = document.live->info();
+  document.layout = document.live->layout();
+  document.events = std::make_shared<EventIndex>(document.info.ranks);
+  return document;
+}
+
+inline LiveRunOptions paused() {
+  LiveRunOptions options;
+  options.start_paused = true;
+  return options;
+}
+
+/// A stop has been reached, and all that happened before it has been taken over.
+inline void settle(Document& document) {
+  wait_stopped(*document.live);
+  take_over(document);
+}
+
+/// Lets the run go until there are this many events, and stops it.
+inline void record_some(Document& document, std::int64_t events) {
+  document.live->run();
+  while (document.events->size() < events && !document.live->over()) take_over(document);
+  document.live->pause();
+  settle(document);
 }
 
 }  // namespace zero1::viz::test

@@ -1,17 +1,22 @@
 // The ownership map, driven by mouse and keys.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <ctime>
 #include <string>
 
+#include "core/base/units.h"
+#include "core/layout/owners.h"
 #include "tests/gui/gui_test.h"
+#include "tests/gui/screen_text.h"
 #include "viz/model/event_index.h"
 #include "viz/model/exploration.h"
 #include "viz/model/ownership_map.h"
 
 using namespace zero1;
 using namespace zero1::viz;
+using zero1::viz::test::on_screen;
 
 namespace {
 
@@ -128,6 +133,73 @@ TEST_CASE("the wheel zooms at the cursor down to single elements, F shows everyt
   const Selection again = f.click(640, params);
   REQUIRE(again.param);
   CHECK(std::abs(map.param_axis(*again.param).start + *again.element - wanted) <= px_elems + 1);
+}
+
+TEST_CASE("under the mouse a parameter tells its four ranges on every rank that has some of it") {
+  Fixture f(tiny(4));
+  const float params = f.params_row();
+  int split = 0;
+  for (float x = 150; x < 1180; x += 50) {
+    const Selection under = f.click(x, params);
+    if (!under.param) continue;
+    f.gui.frame();
+    const Layout& layout = *f.document.layout;
+    CAPTURE(layout.specs[static_cast<std::size_t>(*under.param)].name);
+    CHECK(on_screen(layout.specs[static_cast<std::size_t>(*under.param)].name));
+    CHECK(on_screen("gbuf_world_in_bucket"));
+    const Range owners = owners_of(layout, *under.param);
+    split += owners.size() > 1 ? 1 : 0;
+    CHECK(on_screen(owners.size() > 1 ? fmt::format("split among {} ranks", owners.size())
+                                      : fmt::format("rank {} owns all of it", owners.start)));
+    for (std::int64_t rank = owners.start; rank < owners.end; ++rank) {
+      const ParamShard shard = param_shard(layout, *under.param, static_cast<int>(rank));
+      for (const Range& range :
+           {shard.param_range, shard.gbuf_local, shard.gbuf_world_in_bucket, shard.gbuf_world})
+        CHECK(on_screen(fmt::format("[{}, {})", format_count(range.start), format_count(range.end))));
+    }
+  }
+  CHECK(split > 0);
+}
+
+TEST_CASE("everything that a click selects, keys select too") {
+  Fixture f(tiny(4));
+  const OwnershipMap map(f.document.layout);
+  f.click(640, f.params_row());  // the panel has the keyboard
+  f.document.selection.clear();
+  const Selection& selection = f.document.selection;
+  f.gui.key(ImGuiKey_DownArrow);
+  CHECK(selection.rank == 0);
+  for (int i = 0; i < 5; ++i) f.gui.key(ImGuiKey_DownArrow);
+  CHECK(selection.rank == 3);
+  f.gui.key(ImGuiKey_UpArrow);
+  CHECK(selection.rank == 2);
+  f.gui.key(ImGuiKey_PageDown);
+  f.gui.key(ImGuiKey_PageDown);
+  CHECK(selection.bucket == 1);
+  f.gui.key(ImGuiKey_PageUp);
+  CHECK(selection.bucket == 0);
+  CHECK(selection.rank == 2);
+
+  // Every parameter once, in the order of the buffer.
+  f.gui.shift(true);
+  std::int64_t last = -1;
+  for (std::size_t i = 0; i < f.document.layout->specs.size(); ++i) {
+    f.gui.key(ImGuiKey_RightArrow);
+    REQUIRE(selection.param);
+    CHECK(map.param_axis(*selection.param).start > last);
+    CHECK(selection.bucket == map.param_bucket(*selection.param));
+    last = map.param_axis(*selection.param).start;
+  }
+  f.gui.key(ImGuiKey_LeftArrow);
+  CHECK(map.param_axis(*selection.param).start < last);
+  f.gui.shift(false);
+  CHECK(selection.element == 0);
+  f.gui.ctrl(true);
+  f.gui.key(ImGuiKey_RightArrow);
+  f.gui.key(ImGuiKey_RightArrow);
+  f.gui.key(ImGuiKey_LeftArrow);
+  f.gui.ctrl(false);
+  CHECK(selection.element == 1);
 }
 
 TEST_CASE("dragging pans, and selects nothing") {

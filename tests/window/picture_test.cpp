@@ -79,6 +79,15 @@ TEST_CASE("a recording is drawn, whole and at an event") {
   const Picture whole = take(folder, "open " + quoted(trace), 4);
   const Picture at = take(folder, "open " + quoted(trace) + " --at 200", 1);
   CHECK(viz::test::different_pixels(whole, at) > 1000);
+  const Picture at_kind = take(folder, "open " + quoted(trace) + " --at 2:adamw:1", 1);
+  CHECK(viz::test::different_pixels(whole, at_kind) > 1000);
+  for (const char* none : {"7:adamw", "2:adamw:99", "2:nonsense", "2:adamw:1:1", "2:", ":"}) {
+    const Outcome outcome = run_viz(
+        folder, "open " + quoted(trace) + " --at " + none + " --screenshot " + quoted(folder / "no.png"));
+    INFO(outcome.output);
+    CHECK(outcome.status == 2);
+    CHECK(outcome.says(std::string("--at ") + none));
+  }
   const Outcome beyond =
       run_viz(folder, "open " + quoted(trace) + " --at 99999999 --screenshot " + quoted(folder / "no.png"));
   CHECK(beyond.status == 2);
@@ -137,6 +146,16 @@ TEST_CASE("bad input is refused with status 2 and a word that helps") {
   refused("run --dp 0" + out, "--dp");
   refused("run --dp 2 --train-iters 1 --at 9:adamw" + out, "--at");
   refused("run --dp 2 --at 1:nonsense" + out, "--at");
+  for (const char* number : {"nan", "0", "-3", "1e99", "x", "''"}) {
+    refused(std::string("explore --scale ") + number + out, "--scale");
+    refused(std::string("run --slow-motion ") + number + out, "--slow-motion");
+  }
+  refused("explore --frames 0" + out, "--frames");
+  refused("explore --frames 99999999999999999999" + out, "--frames");
+  refused("open " + quoted(folder.path()) + out, folder.path());
+  refused("open /dev/zero" + out, "/dev/zero");
+  refused("open" + out, "FILE");
+  refused("open a b" + out, "b");
   refused("explore", "--screenshot");  // no display here
   refused("explore --frames 1", "--screenshot");
   refused("nonsense", "");
@@ -152,6 +171,7 @@ TEST_CASE("help teaches, and names every command") {
   for (const char* word : {"run", "open", "explore", "--screenshot", "F1"}) CHECK(help.says(word));
   const Outcome run_help = run_viz(folder, "run --help");
   CHECK(run_help.status == 0);
+  CHECK(run_help.says("no-distributed-optimizer  Plain data parallelism"));
   for (const char* word : {"--overlap-grad-reduce", "--link-gbps", "--at", "--paused"})
     CHECK(run_help.says(word));
 }

@@ -241,9 +241,10 @@ void Shell::draw_places(const Area& area) {
   if (!column) return;
   Area right{{area.at.x + area.size.x - right_px, area.at.y}, {right_px, area.size.y}};
   if (Entry* strip = find(Place::strip); strip != nullptr) {
-    // A scenario's explanation needs room.
-    const bool explained = document_.live != nullptr && !document_.live->explanation().empty();
-    const float wanted = std::floor((explained ? 27.0F : 17.5F) * ImGui::GetFontSize());
+    // A recording has little to control; who stands still, and a scenario's explanation, need room.
+    const bool live = document_.live != nullptr;
+    const bool explained = live && !document_.live->explanation().empty();
+    const float wanted = std::floor((explained ? 31.0F : live ? 23.0F : 9.5F) * ImGui::GetFontSize());
     const float strip_px =
         shown_tabs() > 0 ? std::min(wanted, std::floor(right.size.y * 0.55F)) : right.size.y;
     draw_window(*strip, {right.at, {right.size.x, strip_px}});

@@ -13,6 +13,7 @@
 
 #include "core/base/error.h"
 #include "viz/app/fonts.h"
+#include "viz/app/input_queue.h"
 #include "viz/app/picture.h"
 #include "viz/app/session.h"
 
@@ -71,6 +72,33 @@ std::string& last_glfw_error() {
                   last_glfw_error()));
 }
 
+InputQueue& of(GLFWwindow* window) {
+  return *static_cast<InputQueue*>(glfwGetWindowUserPointer(window));
+}
+
+/// Lets `input` hear of everything that happens in `window`, whose user pointer it becomes.
+void listen(GLFWwindow* window, InputQueue& input) {
+  glfwSetWindowUserPointer(window, &input);
+  glfwSetKeyCallback(window, [](GLFWwindow* from, int key, int, int action, int) {
+    if (action != GLFW_REPEAT) of(from).key(key, action == GLFW_PRESS);  // ImGui repeats by itself
+  });
+  glfwSetCharCallback(window, [](GLFWwindow* from, unsigned letter) { of(from).character(letter); });
+  glfwSetMouseButtonCallback(window, [](GLFWwindow* from, int button, int action, int) {
+    of(from).button(button, action == GLFW_PRESS);
+  });
+  glfwSetCursorPosCallback(window, [](GLFWwindow* from, double x, double y) {
+    of(from).move({static_cast<float>(x), static_cast<float>(y)});
+  });
+  glfwSetCursorEnterCallback(window, [](GLFWwindow* from, int entered) {
+    if (entered == GLFW_FALSE) of(from).leave();
+  });
+  glfwSetScrollCallback(window, [](GLFWwindow* from, double x, double y) {
+    of(from).wheel({static_cast<float>(x), static_cast<float>(y)});
+  });
+  // GLFW lets go of all keys and buttons by itself as the window loses them.
+  glfwSetWindowFocusCallback(window, ImGui_ImplGlfw_WindowFocusCallback);
+}
+
 /// GLFW and its one window.
 class Display {
  public:
@@ -89,7 +117,8 @@ class Display {
     }
     glfwMakeContextCurrent(window_);
     glfwSwapInterval(1);
-    ImGui_ImplGlfw_InitForOpenGL(window_, true);
+    ImGui_ImplGlfw_InitForOpenGL(window_, false);
+    listen(window_, input_);
     ImGui::GetIO().ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;
   }
   Display(const Display&) = delete;
@@ -101,6 +130,7 @@ class Display {
   }
 
   GLFWwindow* window() const { return window_; }
+  InputQueue& input() { return input_; }
   float scale() const {
     float x = 1;
     float y = 1;
@@ -110,6 +140,7 @@ class Display {
 
  private:
   GLFWwindow* window_ = nullptr;
+  InputQueue input_;
 };
 
 void render(const Display& display, Shell& shell) {
@@ -155,6 +186,7 @@ void show_window(Document document, Preferences preferences, const WindowOptions
   if (!options.tab.empty()) shell.show_tab(options.tab);
   int busy_frames = frames_to_settle;
   for (int frame = 0; options.frames == 0 || frame < options.frames; ++frame) {
+    if (display.input().waiting()) busy_frames = std::max(busy_frames, 1);
     wait_for_events(shell.document(), busy_frames);
     if (glfwWindowShouldClose(display.window()) == GLFW_TRUE || shell.quit()) break;
     if (options.frames > 0) busy_frames = 1;
@@ -168,6 +200,7 @@ void show_window(Document document, Preferences preferences, const WindowOptions
     update(shell.document());
     ImGui_ImplOpenGL3_NewFrame();
     ImGui_ImplGlfw_NewFrame();
+    display.input().deliver(ImGui::GetIO());
     ImGui::NewFrame();
     shell.draw();
     ImGui::Render();

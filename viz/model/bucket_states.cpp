@@ -42,7 +42,7 @@ std::string_view name(PieceState state) {
     case PieceState::ready: return "ready";
     case PieceState::reducing: return "reducing";
     case PieceState::reduced: return "reduced";
-    case PieceState::left_over: return "left over";
+    case PieceState::left_over: return "stale";
     case PieceState::stepped: return "stepped";
     case PieceState::stale: return "stale";
     case PieceState::gathering: return "gathering";

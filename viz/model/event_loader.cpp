@@ -17,8 +17,9 @@ EventLoader::~EventLoader() {
 void EventLoader::run() {
   constexpr auto capacity = static_cast<std::size_t>(EventBlock::capacity);
   std::string error;
+  std::vector<trace::Event> rest;
   try {
-    std::vector<trace::Event> chunk, rest;
+    std::vector<trace::Event> chunk;
     for (std::size_t c = 0; c < reader_.chunks().size() && !stop_; ++c) {
       reader_.read_chunk(c, chunk);
       std::span<const trace::Event> events = chunk;
@@ -36,10 +37,11 @@ void EventLoader::run() {
         rest.clear();
       }
     }
-    if (!rest.empty()) give(std::make_unique<EventBlock>(rest));
   } catch (const std::exception& exception) {
     error = exception.what();
   }
+  // Also of a recording that is damaged inside: what lies before the damage is whole.
+  if (!rest.empty()) give(std::make_unique<EventBlock>(rest));
   const std::lock_guard lock(mutex_);
   error_ = std::move(error);
   ended_ = true;

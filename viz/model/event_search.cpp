@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "viz/model/event_store.h"
-#include "viz/model/event_text.h"
+#include "viz/model/event_words.h"
 
 namespace zero1::viz {
 

@@ -41,7 +41,25 @@ std::string phase(Kind kind) {
     case Kind::copy_params: return "copy to model parameters";
     case Kind::zero_grads: return "zeroing of the gradients";
     case Kind::data: return "reading data";
-    default: return std::string(name(kind));
+    case Kind::checkpoint_snapshot: return "snapshot for a checkpoint";
+    case Kind::checkpoint_write: return "writing of a checkpoint";
+    case Kind::checkpoint_publish: return "publishing of a checkpoint";
+    case Kind::checkpoint_load: return "loading of a checkpoint";
+    default: break;
+  }
+  const std::string_view known = name(kind);
+  return known == "unknown" ? fmt::format("kind {}", static_cast<int>(kind)) : std::string(known);
+}
+
+/// Of a kind alone, whatever its detail.
+std::string any(Kind kind) {
+  switch (kind) {
+    case Kind::collective_issue: return "issue of a collective";
+    case Kind::collective_run: return "collective";
+    case Kind::collective_wait: return "wait for a collective";
+    case Kind::bucket_state: return "change of state";
+    case Kind::grad_ready: return "gradient ready";
+    default: return phase(kind);
   }
 }
 
@@ -71,6 +89,18 @@ std::string what(const trace::Event& event, const trace::RunInfo& info) {
   }
 }
 
+std::string what_happened(Kind kind, std::uint8_t detail) {
+  const std::string_view collective = name(static_cast<trace::Collective>(detail));
+  switch (kind) {
+    case Kind::collective_issue: return fmt::format("{} issued", collective);
+    case Kind::collective_run: return std::string(collective);
+    case Kind::collective_wait: return fmt::format("wait for {}", collective);
+    case Kind::bucket_state: return fmt::format("bucket {}", name(static_cast<trace::BucketState>(detail)));
+    case Kind::memory: return memory_kind(detail);
+    default: return any(kind);
+  }
+}
+
 std::string when(const trace::Event& event) {
   if (event.step < 0) return {};
   if (event.microbatch < 0) return fmt::format("step {}", event.step);
@@ -97,7 +127,7 @@ std::string describe(const trace::Breakpoint& at, const trace::RunInfo& info) {
                          (event.kind == Kind::grad_ready && !at.param) ||
                          (event.kind == Kind::bucket_state && !at.bucket);
     if (at.detail) event.detail = static_cast<std::uint8_t>(*at.detail);
-    add("before " + (unnamed ? std::string(name(event.kind)) + of_bucket(event.bucket) : what(event, info)));
+    add("before " + (unnamed ? any(event.kind) + of_bucket(event.bucket) : what(event, info)));
     if (at.param && event.kind != Kind::grad_ready) add(param_name(*at.param, info));
     if (at.layer && !has_layer) add(layer_name(*at.layer, info));
   } else {

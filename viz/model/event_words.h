@@ -14,6 +14,9 @@ namespace zero1::viz {
 /// all-gather of bucket 0", "gradient of h.0.ln_2.bias is ready", "bucket 2 is reducing".
 std::string what(const trace::Event& event, const trace::RunInfo& info);
 
+/// The same without any name or number of the run: "reduce-scatter", "forward", "bucket ready".
+std::string what_happened(trace::Kind kind, std::uint8_t detail);
+
 /// "step 2, microbatch 0", as far as the event has them; else empty.
 std::string when(const trace::Event& event);
 

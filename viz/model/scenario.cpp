@@ -172,12 +172,10 @@ Scenario mixed_precision() {
   s.title = "Main parameters keep what bf16 loses";
   s.explanation =
       "The model computes with bf16 parameters; the owner of each keeps an fp32 main parameter. The run "
-      "stops "
-      "before the layer that reads the third iteration's update. Compare the rows of the element panel: the "
-      "main parameter has moved by about the learning rate, the rounded model parameter has not moved at "
-      "all, "
-      "and so nobody's has. Over many iterations the small steps add up in the main parameter, and only "
-      "there.";
+      "stops before the layer that reads the third iteration's update. Go back to that iteration in the "
+      "element panel (<) and compare its rows: the main parameter has moved by about the learning rate, the "
+      "rounded model parameter has not moved at all, and so nobody's has. Over many iterations the small "
+      "steps add up in the main parameter, and only there.";
   s.config = small_gpt(2);
   s.config.param_dtype = DType::bf16;
   s.config.lr.lr = 1e-4;

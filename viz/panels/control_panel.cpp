@@ -11,6 +11,7 @@
 #include "viz/model/history.h"
 #include "viz/model/live_run.h"
 #include "viz/panels/breakpoint_list.h"
+#include "viz/panels/draw.h"
 #include "viz/panels/input.h"
 #include "viz/panels/panel.h"
 
@@ -53,13 +54,6 @@ void wrapped(ImU32 colour, const std::string& text) {
   ImGui::PopStyleColor();
 }
 
-/// Starts a new line where the next button would not fit on this one.
-void next_button(const char* label) {
-  const float width = ImGui::CalcTextSize(label).x + 2 * ImGui::GetStyle().FramePadding.x;
-  ImGui::SameLine();
-  if (ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();
-}
-
 void toggle(LiveRun& live) {
   const bool moves = live.state() == RunState::running || live.gate().running();
   if (moves) {
@@ -75,12 +69,10 @@ void ControlPanel::draw(Document& document, const Theme& theme) {
     draw_explanation(*document.live, theme);
     draw_commands(*document.live);
     draw_slow_motion(*document.live);
-  }
-  draw_view(document, theme);
-  if (document.live != nullptr) {
-    breakpoints_.draw(document, theme);
     draw_waits(document, theme);
   }
+  draw_view(document, theme);
+  if (document.live != nullptr) breakpoints_.draw(document, theme);
   handle_keys(document);
 }
 
@@ -131,7 +123,7 @@ void ControlPanel::draw_commands(LiveRun& live) {
        {"Iteration (I)", &LiveRun::step_iteration},
        {"To breakpoint (R)", &LiveRun::run_to_breakpoint}}};
   for (const auto& [label, command] : steps) {
-    next_button(label);
+    same_line_for(text_size(label).x + 2 * ImGui::GetStyle().FramePadding.x);
     if (ImGui::Button(label)) (live.*command)();
   }
   ImGui::EndDisabled();

@@ -42,6 +42,28 @@ std::string_view fitting_name(std::string_view name, float width_px) {
   return kind == std::string_view::npos ? std::string_view() : fit(name.substr(0, kind), 1);
 }
 
+void same_line_for(float width_px) {
+  ImGui::SameLine();
+  if (ImGui::GetContentRegionAvail().x < width_px) ImGui::NewLine();
+}
+
+void text_on_line(ImU32 colour, const std::string& text) {
+  constexpr const char* cut = "…";
+  const float room = ImGui::GetContentRegionAvail().x;
+  std::string shown = text;
+  if (text_size(text).x > room) {
+    const ImFont& font = *ImGui::GetFont();
+    const char* end = nullptr;
+    font.CalcTextSizeA(ImGui::GetFontSize(), std::max(0.0F, room - text_size(cut).x), 0, text.data(),
+                       text.data() + text.size(), &end);
+    shown = text.substr(0, static_cast<std::size_t>(end - text.data())) + cut;
+  }
+  ImGui::PushStyleColor(ImGuiCol_Text, colour);
+  ImGui::TextUnformatted(shown.c_str());
+  ImGui::PopStyleColor();
+  if (shown.size() != text.size() && ImGui::IsItemHovered()) ImGui::SetTooltip("%s", text.c_str());
+}
+
 ImU32 faded(ImU32 colour, float opacity) {
   const auto alpha = static_cast<float>((colour >> IM_COL32_A_SHIFT) & 0xFFu) * opacity;
   return (colour & ~IM_COL32_A_MASK) |

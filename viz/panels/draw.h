@@ -26,6 +26,12 @@ bool draw_label(ImDrawList& list, const Box& box, ImU32 colour, std::string_view
 /// "c_fc.weight", "c_fc"; empty where nothing fits.
 std::string_view fitting_name(std::string_view name, float width_px);
 
+/// The next item goes on this line where `width_px` is left of it, else on the next.
+void same_line_for(float width_px);
+
+/// One line of text, cut with "…" where it does not fit; the whole of it under the mouse.
+void text_on_line(ImU32 colour, const std::string& text);
+
 /// The colour with its opacity multiplied.
 ImU32 faded(ImU32 colour, float opacity);
 

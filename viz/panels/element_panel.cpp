@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "core/base/error.h"
 #include "viz/model/element_probe.h"
 #include "viz/model/event_words.h"
 #include "viz/model/history.h"
 #include "viz/model/live_run.h"
+#include "viz/panels/draw.h"
 #include "viz/panels/element_place_table.h"
 #include "viz/panels/panel.h"
 
@@ -48,6 +50,16 @@ class ElementPanel final : public Panel {
 void faint(const Theme& theme, const std::string& text) {
   ImGui::PushStyleColor(ImGuiCol_Text, theme.faint_text());
   ImGui::TextWrapped("%s", text.c_str());
+  ImGui::PopStyleColor();
+}
+
+/// Parts beside each other, none of them broken.
+void in_a_row(const Theme& theme, const std::vector<std::string>& parts) {
+  ImGui::PushStyleColor(ImGuiCol_Text, theme.faint_text());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) same_line_for(text_size(parts[i]).x);
+    ImGui::TextUnformatted(parts[i].c_str());
+  }
   ImGui::PopStyleColor();
 }
 
@@ -105,7 +117,9 @@ void ElementPanel::draw_choice(Document& document) {
   const Layout& layout = *document.layout;
   chosen_.param = std::clamp(chosen_.param, 0, static_cast<int>(layout.specs.size()) - 1);
   const std::int64_t numel = layout.specs[static_cast<std::size_t>(chosen_.param)].numel();
-  ImGui::SetNextItemWidth(15 * ImGui::GetFontSize());
+  const float font = ImGui::GetFontSize();
+  const float others_px = (8 + 5) * font;  // the index and the button
+  ImGui::SetNextItemWidth(std::clamp(ImGui::GetContentRegionAvail().x - others_px, 6 * font, 15 * font));
   if (ImGui::BeginCombo("##param", layout.specs[static_cast<std::size_t>(chosen_.param)].name.c_str())) {
     search_.Draw("##search");
     for (int p = 0; p < static_cast<int>(layout.specs.size()); ++p) {
@@ -116,7 +130,7 @@ void ElementPanel::draw_choice(Document& document) {
     ImGui::EndCombo();
   }
   ImGui::SameLine();
-  ImGui::SetNextItemWidth(8 * ImGui::GetFontSize());
+  ImGui::SetNextItemWidth(8 * font);
   const std::int64_t one = 1;
   ImGui::InputScalar("##index", ImGuiDataType_S64, &chosen_.index, &one);
   chosen_.index = std::clamp<std::int64_t>(chosen_.index, 0, std::max<std::int64_t>(0, numel - 1));
@@ -175,7 +189,9 @@ void ElementPanel::draw_steps(Document& document, int shown) {
 void ElementPanel::draw_table(const ElementTable& table, const Document& document, const Theme& theme) const {
   const int ranks = document.info.ranks;
   const int columns = std::min(ranks, 62) + 1;
-  const float memory_px = 3.5F * ImGui::GetTextLineHeightWithSpacing();
+  // Beside each other a few values fit into a line.
+  const float memory_px =
+      (2.5F + 2 * static_cast<float>(std::min(ranks, 8) / 2)) * ImGui::GetTextLineHeightWithSpacing();
   const float height =
       std::max(6 * ImGui::GetTextLineHeightWithSpacing(), ImGui::GetContentRegionAvail().y - memory_px);
   if (!ImGui::BeginTable("values", columns, table_flags, {0, height})) return;
@@ -209,8 +225,8 @@ void ElementPanel::draw_table(const ElementTable& table, const Document& documen
 void ElementPanel::draw_memory(Document& document, const Theme& theme) const {
   if (document.live->state() != RunState::paused) return;
   const ElementPlace place = place_of(*document.layout, *shown_);
-  std::string grads = "gradient buffers now:";
-  std::string params = "parameter buffers now:";
+  std::vector<std::string> grads{"gradient buffers now:"};
+  std::vector<std::string> params{"parameter buffers now:"};
   for (int rank = 0; rank < document.info.ranks; ++rank) {
     std::string grad = "…";
     std::string param = "…";
@@ -220,11 +236,11 @@ void ElementPanel::draw_memory(Document& document, const Theme& theme) const {
       grad = fmt::format("{:.9g}", element_value(buffer.grad_data(), place.in_world));
       param = fmt::format("{:.9g}", element_value(buffer.param_data(), place.in_world));
     });
-    grads += fmt::format("  rank {} {}", rank, grad);
-    params += fmt::format("  rank {} {}", rank, param);
+    grads.push_back(fmt::format("rank {}: {}", rank, grad));
+    params.push_back(fmt::format("rank {}: {}", rank, param));
   }
-  faint(theme, grads);
-  faint(theme, params);
+  in_a_row(theme, grads);
+  in_a_row(theme, params);
 }
 
 }  // namespace

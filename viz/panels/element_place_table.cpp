@@ -16,7 +16,7 @@ void row(const Theme& theme, const char* label, const std::string& value) {
   ImGui::TextUnformatted(label);
   ImGui::PopStyleColor();
   ImGui::TableNextColumn();
-  ImGui::TextUnformatted(value.c_str());
+  ImGui::TextWrapped("%s", value.c_str());
 }
 
 }  // namespace
@@ -24,6 +24,8 @@ void row(const Theme& theme, const char* label, const std::string& value) {
 void draw_element_place(const ElementPlace& place, const Layout& layout, const Theme& theme, bool sharded) {
   const BufferLayout& buffer = layout.buffers[static_cast<std::size_t>(place.buffer)];
   if (!ImGui::BeginTable("place", 2, ImGuiTableFlags_SizingFixedFit)) return;
+  ImGui::TableSetupColumn("what");
+  ImGui::TableSetupColumn("where", ImGuiTableColumnFlags_WidthStretch);
   row(theme, "element", element_name(layout, place.element));
   row(theme, "world",
       fmt::format("{} of {} in buffer {}", format_count(place.in_world), format_count(buffer.numel),

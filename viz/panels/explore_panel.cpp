@@ -149,12 +149,12 @@ void ExplorePanel::tell(const Exploration& exploration, const Theme& theme) {
     ImGui::TableNextColumn();
     ImGui::TextUnformatted(figure.c_str());
   };
-  row("parameters", fmt::format("{} in {} tensors", svg::short_count(params), layout.specs.size()));
+  row("parameters", fmt::format("{} elements in {} tensors", svg::short_count(params), layout.specs.size()));
   row("buffers, buckets", fmt::format("{}, {}", layout.buffers.size(), layout.bucket_count()));
   row("padding",
-      fmt::format("{} ({:.3g}%)", format_count(elems - params),
+      fmt::format("{} elements ({:.3g}%)", format_count(elems - params),
                   elems == 0 ? 0.0 : 100 * static_cast<double>(elems - params) / static_cast<double>(elems)));
-  row("each rank owns", format_count(per_rank));
+  row("each rank owns", format_count(per_rank) + " elements");
   ImGui::EndTable();
 }
 

@@ -1,6 +1,7 @@
 // Every event, in order of time, filtered.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "core/base/units.h"
@@ -10,14 +11,16 @@
 #include "viz/model/history.h"
 #include "viz/model/live_run.h"
 #include "viz/model/select_event.h"
+#include "viz/panels/draw.h"
 #include "viz/panels/panel.h"
+#include "viz/panels/row_scroll.h"
 
 namespace zero1::viz {
 
 namespace {
 
-constexpr ImGuiTableFlags table_flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_ScrollY |
-                                        ImGuiTableFlags_Resizable | ImGuiTableFlags_SizingFixedFit;
+constexpr ImGuiTableFlags table_flags =
+    ImGuiTableFlags_RowBg | ImGuiTableFlags_Resizable | ImGuiTableFlags_SizingFixedFit;
 constexpr auto last_kind = static_cast<int>(trace::Kind::memory);
 
 class LogPanel final : public Panel {
@@ -27,16 +30,18 @@ class LogPanel final : public Panel {
   std::string_view help() const override {
     return "type  words that must occur: reduce-scatter, ln_2.bias\n"
            "click  select the event everywhere;  double click  show that moment\n"
-           "right click  break there";
+           "wheel, Page up, Page down  scroll;  right click  break there";
   }
 
  private:
   void draw_filter(const Document& document);
   void draw_rows(Document& document, const Theme& theme);
   void draw_row(Document& document, const Theme& theme, EventId id);
-  void scroll(const Document& document);
+  void follow(const Document& document, std::int64_t visible);
 
   EventList list_;
+  RowScroll scroll_;
+  bool steps_shown_ = true;
   std::array<char, 128> text_{};
   int kind_ = 0;  ///< Kind::none: any
   int rank_ = -1;
@@ -46,12 +51,18 @@ class LogPanel final : public Panel {
   std::int64_t seen_size_ = 0;
 };
 
+constexpr float number_ems = 6;
+
+float number_px(const char* label) {
+  return number_ems * ImGui::GetFontSize() + ImGui::GetStyle().ItemInnerSpacing.x + text_size(label).x;
+}
+
 /// A number of which -1 is "any".
-bool number(const char* label, int& value, int largest) {
-  ImGui::SetNextItemWidth(5.5F * ImGui::GetFontSize());
-  const bool changed = ImGui::InputInt(label, &value);
+void number(const char* label, int& value, int largest) {
+  ImGui::SetNextItemWidth(number_ems * ImGui::GetFontSize());
+  ImGui::InputInt(label, &value);
+  if (ImGui::IsItemHovered()) ImGui::SetTooltip("only this %s; -1: any", label);
   value = std::clamp(value, -1, largest);
-  return changed;
 }
 
 void LogPanel::draw(Document& document, const Theme& theme) {
@@ -62,16 +73,18 @@ void LogPanel::draw(Document& document, const Theme& theme) {
   list_.show(*document.events, document.info);
   draw_filter(document);
   const bool complete = list_.update();
-  ImGui::SameLine();
-  ImGui::TextUnformatted(fmt::format("{}{}", format_count(list_.size()), complete ? "" : " …").c_str());
+  const std::string count = fmt::format("{} events{}", format_count(list_.size()), complete ? "" : " …");
+  same_line_for(text_size(count).x);
+  ImGui::TextUnformatted(count.c_str());
   draw_rows(document, theme);
 }
 
 void LogPanel::draw_filter(const Document& document) {
-  ImGui::SetNextItemWidth(12 * ImGui::GetFontSize());
+  const float font = ImGui::GetFontSize();
+  ImGui::SetNextItemWidth(12 * font);
   ImGui::InputTextWithHint("##text", "words", text_.data(), text_.size());
-  ImGui::SameLine();
-  ImGui::SetNextItemWidth(9 * ImGui::GetFontSize());
+  same_line_for(9 * font);
+  ImGui::SetNextItemWidth(9 * font);
   const auto label = [](int kind) {
     return kind == 0 ? std::string("any kind") : std::string(name(static_cast<trace::Kind>(kind)));
   };
@@ -82,9 +95,9 @@ void LogPanel::draw_filter(const Document& document) {
     }
     ImGui::EndCombo();
   }
-  ImGui::SameLine();
+  same_line_for(number_px("rank"));
   number("rank", rank_, document.info.ranks - 1);
-  ImGui::SameLine();
+  same_line_for(number_px("bucket"));
   number("bucket", bucket_, std::max(-1, static_cast<int>(document.info.buckets.size()) - 1));
   ListFilter filter;
   filter.text = text_.data();
@@ -95,20 +108,24 @@ void LogPanel::draw_filter(const Document& document) {
 }
 
 void LogPanel::draw_rows(Document& document, const Theme& theme) {
-  if (!ImGui::BeginTable("log", 5, table_flags)) return;
-  ImGui::TableSetupScrollFreeze(0, 1);
-  ImGui::TableSetupColumn("end, ms");
-  ImGui::TableSetupColumn("rank");
-  ImGui::TableSetupColumn("event", ImGuiTableColumnFlags_WidthFixed, 24 * ImGui::GetFontSize());
-  ImGui::TableSetupColumn("took");
-  ImGui::TableSetupColumn("when");
+  const float font = ImGui::GetFontSize();
+  const float row_px = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
+  const float room_px = ImGui::GetContentRegionAvail().y;
+  const auto visible = std::max<std::int64_t>(1, static_cast<std::int64_t>(room_px / row_px) - 1);
+  follow(document, visible);
+  scroll_.draw(list_.size(), visible);
+  const ImVec2 table{std::max(10 * font, ImGui::GetContentRegionAvail().x - RowScroll::width_px()), room_px};
+  // Narrow, it leaves out what the tooltip tells too.
+  steps_shown_ = table.x > 30 * font;
+  if (!ImGui::BeginTable(steps_shown_ ? "wide" : "narrow", steps_shown_ ? 5 : 4, table_flags, table)) return;
+  ImGui::TableSetupColumn("end, ms", ImGuiTableColumnFlags_WidthFixed, 4.8F * font);
+  ImGui::TableSetupColumn("rank", ImGuiTableColumnFlags_WidthFixed, 2.2F * font);
+  if (steps_shown_) ImGui::TableSetupColumn("step", ImGuiTableColumnFlags_WidthFixed, 2.2F * font);
+  ImGui::TableSetupColumn("event", ImGuiTableColumnFlags_WidthStretch);
+  ImGui::TableSetupColumn("took", ImGuiTableColumnFlags_WidthFixed, 4.3F * font);
   ImGui::TableHeadersRow();
-  scroll(document);
-  ImGuiListClipper clipper;
-  clipper.Begin(static_cast<int>(std::min<std::int64_t>(list_.size(), INT32_MAX)));
-  while (clipper.Step()) {
-    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i) draw_row(document, theme, list_.row(i));
-  }
+  for (std::int64_t row = scroll_.first(); row < std::min(list_.size(), scroll_.first() + visible); ++row)
+    draw_row(document, theme, list_.row(row));
   ImGui::EndTable();
 }
 
@@ -130,6 +147,11 @@ void LogPanel::draw_row(Document& document, const Theme& theme, EventId id) {
       seen_moment_ns_ = event.end_ns;
     }
   }
+  if (ImGui::IsItemHovered()) {
+    const std::string moment = when(event);
+    ImGui::SetTooltip("%s%s%s", what(event, document.info).c_str(), moment.empty() ? "" : "\n",
+                      moment.c_str());
+  }
   if (document.live != nullptr && ImGui::BeginPopupContextItem()) {
     const trace::Breakpoint where = breakpoint_at(event);
     if (ImGui::MenuItem(("Break " + describe(where, document.info)).c_str())) {
@@ -142,17 +164,19 @@ void LogPanel::draw_row(Document& document, const Theme& theme, EventId id) {
   ImGui::TableNextColumn();
   ImGui::Text("%d", event.rank);
   ImGui::TableNextColumn();
+  if (steps_shown_) {
+    if (event.step >= 0) ImGui::Text("%d", event.step);
+    ImGui::TableNextColumn();
+  }
   ImGui::TextUnformatted(what(event, document.info).c_str());
   ImGui::TableNextColumn();
   if (event.end_ns > event.begin_ns)
     ImGui::TextUnformatted(format_duration_ns(event.end_ns - event.begin_ns).c_str());
-  ImGui::TableNextColumn();
-  ImGui::TextUnformatted(when(event).c_str());
   ImGui::PopStyleColor();
 }
 
 /// To the newest while following, to the moment that the view went to, and to what was selected elsewhere.
-void LogPanel::scroll(const Document& document) {
+void LogPanel::follow(const Document& document, std::int64_t visible) {
   std::int64_t row = -1;
   if (document.selection.revision != seen_selection_) {
     seen_selection_ = document.selection.revision;
@@ -162,13 +186,11 @@ void LogPanel::scroll(const Document& document) {
   } else if (!document.moment.follow) {
     if (document.moment.at_ns != seen_moment_ns_) row = list_.row_at(document.moment.at_ns);
     seen_moment_ns_ = document.moment.at_ns;
-  } else if (list_.size() != seen_size_ && ImGui::GetScrollY() >= ImGui::GetScrollMaxY() - 1) {
+  } else if (list_.size() != seen_size_ && scroll_.at_end()) {
     row = list_.size() - 1;  // whoever has scrolled up stays there
   }
   seen_size_ = list_.size();
-  if (row < 0) return;
-  const float line = ImGui::GetTextLineHeightWithSpacing();
-  ImGui::SetScrollY(std::max(0.0F, static_cast<float>(row) * line - ImGui::GetWindowHeight() / 2));
+  if (row >= 0) scroll_.show(row, visible);
 }
 
 }  // namespace

@@ -67,7 +67,10 @@ void MetricsPanel::collect(const Document& document) {
   note_.clear();
   if (document.live != nullptr) {
     const auto metrics = document.live->metrics();
-    curves_ = {{"loss", "", {}}, {"gradient norm", "", {}}, {"learning rate", "", {}}, {"time", "ms", {}}};
+    curves_ = {{"loss", "", {}},
+               {"gradient norm", "", {}},
+               {"learning rate", "", {}},
+               {"time per iteration", "ms", {}}};
     for (const StepMetrics& step : metrics) {
       steps_.push_back(step.step);
       curves_[0].values.push_back(step.loss);
@@ -78,7 +81,7 @@ void MetricsPanel::collect(const Document& document) {
     return;
   }
   if (document.events == nullptr) return;
-  curves_ = {{"time", "ms", {}}};
+  curves_ = {{"time per iteration", "ms", {}}};
   for (const EventIndex::Step& step : document.events->steps()) {
     if (!steps_.empty() && step.step <= steps_.back()) continue;
     steps_.push_back(step.step);
@@ -86,8 +89,7 @@ void MetricsPanel::collect(const Document& document) {
   }
   note_ =
       "A recording holds times only. Loss, norm and learning rate are in the file that `zero1 train "
-      "--metrics "
-      "FILE` writes, and shown live by `zero1_viz run`.";
+      "--metrics FILE` writes, and shown live by `zero1_viz run`.";
 }
 
 void MetricsPanel::draw(Document& document, const Theme& theme) {

@@ -186,7 +186,7 @@ void OverlapPanel::draw_summary(const StepExposure& step, const Theme& theme) co
 
 void OverlapPanel::draw_buckets(Document& document, const StepExposure& step, const Theme& theme) const {
   if (!ImGui::BeginTable("buckets", 5, table_flags)) return;
-  for (const char* heading : {"bucket", "communication, ms", "exposed, ms", "overlap", "why exposed"})
+  for (const char* heading : {"bucket", "communication, ms", "exposed, ms", "overlap", "why"})
     ImGui::TableSetupColumn(heading);
   ImGui::TableHeadersRow();
   for (const auto& [bucket, figures] : step.report.buckets) {
@@ -231,7 +231,7 @@ void OverlapPanel::draw_waits(Document& document, const StepExposure& step, cons
   }
   if (!ImGui::BeginTable("waits", 6, table_flags | ImGuiTableFlags_ScrollY)) return;
   ImGui::TableSetupScrollFreeze(0, 1);
-  for (const char* heading : {"rank", "exposed wait", "ms", "in line", "for peers", "why"})
+  for (const char* heading : {"rank", "wait, bucket", "ms", "in line", "for peers", "why"})
     ImGui::TableSetupColumn(heading);
   ImGui::TableHeadersRow();
   ImGuiListClipper clipper;
@@ -253,15 +253,15 @@ void OverlapPanel::draw_waits(Document& document, const StepExposure& step, cons
       ImGui::PopID();
       if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", explain(wait.reason, wait.collective).c_str());
       ImGui::TableNextColumn();
-      ImGui::Text("%s, bucket %d", std::string(name(wait.collective)).c_str(), wait.bucket);
+      ImGui::Text("%s, %d", std::string(name(wait.collective)).c_str(), wait.bucket);
       ImGui::TableNextColumn();
       ImGui::PushStyleColor(ImGuiCol_Text, theme.exposed());
-      ImGui::Text("%.3f", ms(wait.when.end_ns - wait.when.start_ns));
+      ImGui::Text("%.2f", ms(wait.when.end_ns - wait.when.start_ns));
       ImGui::PopStyleColor();
       ImGui::TableNextColumn();
-      ImGui::Text("%.3f", ms(wait.queueing_ns));
+      ImGui::Text("%.2f", ms(wait.queueing_ns));
       ImGui::TableNextColumn();
-      ImGui::Text("%.3f", ms(wait.peers_ns));
+      ImGui::Text("%.2f", ms(wait.peers_ns));
       ImGui::TableNextColumn();
       std::string why(name(wait.reason));
       if (wait.reason == ExposureReason::slow_peer && wait.slowest_rank >= 0)

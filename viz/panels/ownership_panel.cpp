@@ -9,6 +9,7 @@
 #include "viz/model/element_values.h"
 #include "viz/panels/input.h"
 #include "viz/panels/ownership_bands.h"
+#include "viz/panels/ownership_keys.h"
 #include "viz/panels/ownership_toolbar.h"
 #include "viz/panels/ownership_tooltip.h"
 #include "viz/panels/panel.h"
@@ -29,6 +30,8 @@ class OwnershipPanel final : public Panel {
     return "wheel  zoom at the cursor, down to single elements\n"
            "drag, arrows  pan;  + and -  zoom;  F  show everything\n"
            "click  select a bucket, parameter, element or shard\n"
+           "Up, Down  select the rank before, after;  Page up, Page down  the bucket\n"
+           "Shift with Left, Right  the parameter;  Ctrl with Left, Right  the element\n"
            "hover  a parameter's four ranges, and who owns which part\n"
            "/  search by name; Enter for the next match\n"
            "strip at the bottom  the whole axis: click or drag to go there";
@@ -42,7 +45,7 @@ class OwnershipPanel final : public Panel {
   void arrange(const Document& document, ImVec2 origin, ImVec2 size);
   void handle_mouse(Document& document, const MapScene& scene);
   void handle_minimap();
-  void handle_keys();
+  void handle_keys(Document& document);
   void read_values(const Document& document);
   std::optional<float> value_at(const MapRow& row, const MapPlace& place) const;
   void select_at(Document& document, const MapRow& row, const MapPlace& place);
@@ -201,7 +204,7 @@ void OwnershipPanel::draw_map(Document& document, const Theme& theme) {
   read_values(document);
   handle_minimap();
   handle_mouse(document, scene);
-  if (ImGui::IsWindowFocused()) handle_keys();
+  if (ImGui::IsWindowFocused()) handle_keys(document);
   draw_gutter(list, theme, origin);
   list.PushClipRect({left - 2, origin.y}, {scene.right + 2, origin.y + size.y}, true);
   for (const MapRow& row : rows_) painter_.draw_row(scene, row);
@@ -252,16 +255,19 @@ void OwnershipPanel::handle_minimap() {
   view_ = pan_view(view_, 0, map_->numel());
 }
 
-void OwnershipPanel::handle_keys() {
+void OwnershipPanel::handle_keys(Document& document) {
+  if (ImGui::GetIO().WantTextInput) return;
+  select_by_keys(document, *map_);
   if (!input::letters_free()) return;
   if (input::pressed('F')) fit_ = true;
   if (input::pressed('/')) search_.focus();
   const double middle = view_.columns / 2.0;
+  if (input::pressed('=', true)) view_ = zoom_view(view_, middle, wheel_factor, map_->numel());
+  if (input::pressed('-', true)) view_ = zoom_view(view_, middle, 1 / wheel_factor, map_->numel());
+  if (input::shift()) return;
   const double step = view_.columns / 8.0;
   if (input::pressed(ImGuiKey_LeftArrow, true)) view_ = pan_view(view_, -step, map_->numel());
   if (input::pressed(ImGuiKey_RightArrow, true)) view_ = pan_view(view_, step, map_->numel());
-  if (input::pressed('=', true)) view_ = zoom_view(view_, middle, wheel_factor, map_->numel());
-  if (input::pressed('-', true)) view_ = zoom_view(view_, middle, 1 / wheel_factor, map_->numel());
 }
 
 /// Once per frame, for the ranks that have rows of values: what is on screen of one buffer.

@@ -51,14 +51,19 @@ void MapSearch::go(Document& document, const OwnershipMap& map, int by) {
 void draw_state_legend(const Theme& theme) {
   const float font = ImGui::GetFontSize();
   const float right = ImGui::GetWindowPos().x + ImGui::GetWindowContentRegionMax().x;
+  bool second_line = false;
   for (const PieceState state :
        {PieceState::accumulating, PieceState::ready, PieceState::reducing, PieceState::reduced,
         PieceState::stepped, PieceState::stale, PieceState::gathering, PieceState::current}) {
     const std::string label(name(state));
     const float width = 0.9F * font + 0.4F * font + text_size(label).x;
     // Asked before SameLine: whatever comes next must begin a line of its own.
-    if (ImGui::GetItemRectMax().x + font + width > right) return;
-    ImGui::SameLine(0, font);
+    if (ImGui::GetItemRectMax().x + font + width > right) {
+      if (second_line) return;
+      second_line = true;
+    } else {
+      ImGui::SameLine(0, font);
+    }
     const ImVec2 at = ImGui::GetCursorScreenPos();
     ImDrawList& list = *ImGui::GetWindowDrawList();
     const float top = at.y + (ImGui::GetFrameHeight() - 0.9F * font) / 2;

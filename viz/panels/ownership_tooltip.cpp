@@ -115,6 +115,9 @@ void tell_state(const MapScene& scene, const MapRow& row, const MapPlace& place)
     line(fmt::format("own shard: {}", name(moment.own)));
     line(fmt::format("the others' shards: {}", name(moment.others)));
   }
+  if (moment.others == PieceState::left_over)
+    faint(scene.theme, "stale: this rank's own sums, which nobody needs any more");
+  if (moment.others == PieceState::stale) faint(scene.theme, "stale: the parameters of the step before");
   if (moment.own == PieceState::unknown) return;
   line(moment.golden > 0 ? fmt::format("{} of {} gradients have reported", moment.ready, moment.golden)
                          : fmt::format("{} gradients have reported; how many there are is learnt in the "

@@ -61,9 +61,11 @@ void SettingsPanel::draw(Document& document, const Theme& theme) {
     ImGui::TextWrapped("No settings are known: this is no run, or its recording does not tell them.");
     return;
   }
-  constexpr ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingStretchProp |
+  constexpr ImGuiTableFlags flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit |
                                     ImGuiTableFlags_ScrollY | ImGuiTableFlags_BordersOuterH;
   if (!ImGui::BeginTable("settings", 2, flags)) return;
+  ImGui::TableSetupColumn("setting");
+  ImGui::TableSetupColumn("value", ImGuiTableColumnFlags_WidthStretch);
   for (const Row& row : rows_) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/base/units.h"
-#include "viz/model/event_text.h"
+#include "viz/model/event_fields.h"
 #include "viz/model/event_words.h"
 
 namespace zero1::viz {

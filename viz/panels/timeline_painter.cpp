@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/base/units.h"
-#include "viz/model/event_text.h"
+#include "viz/model/event_fields.h"
 #include "viz/model/event_words.h"
 
 namespace zero1::viz {
@@ -90,6 +90,7 @@ void TimelinePainter::draw_lanes(ImDrawList& list, const TimelineScene& scene,
     }
   }
   for (const TimelineBar& bar : bars) draw_bar(list, scene, bar);
+  mark_changes(list, scene, bars);
   const Selection& selection = scene.document.selection;
   if (selection.event) outline(list, scene, scene.shown(*selection.event), scene.theme.selected());
   if (scene.hovered >= 0) outline(list, scene, scene.hovered, faded(scene.theme.selected(), 0.6F));
@@ -120,6 +121,29 @@ void TimelinePainter::draw_bar(ImDrawList& list, const TimelineScene& scene, con
   }
   if (bar.count == 1 && box.width() >= 12 && !is_thin(row.row->level()) && primitives_ < names_until)
     draw_name(list, scene, bar, box, colours);
+}
+
+/// What the last step has changed; nothing where that is older than the view, and so not the last step's.
+void TimelinePainter::mark_changes(ImDrawList& list, const TimelineScene& scene,
+                                   std::span<const TimelineBar> bars) {
+  constexpr int most_marks = 500;
+  const Change& change = scene.document.change;
+  if (change.empty()) return;
+  const bool logical = scene.logical != nullptr;
+  if (!logical && scene.view.x_of(static_cast<double>(change.from_ns)) < 0) return;
+  const double from_x = scene.view.x_of(static_cast<double>(change.from_ns));
+  const double to_x = scene.view.x_of(static_cast<double>(change.to_ns));
+  int marks = 0;
+  for (const TimelineBar& bar : bars) {
+    const bool beside = !logical && (bar.x1 < from_x - 1 || bar.x0 > to_x + 1);
+    if (beside || (bar.count > 1 && logical)) continue;
+    if (bar.count == 1 && !change.contains(scene.document.events->event(scene.original(bar.event)))) continue;
+    if (++marks > most_marks) return;
+    const TimelineRow& row = scene.rows.rows[static_cast<std::size_t>(bar.row)];
+    const Box box = scene.box_of(row, bar.x0, std::max(bar.x1, bar.x0 + 2));
+    list.AddRect({box.min.x - 1, box.min.y - 1}, {box.max.x + 1, box.max.y + 1}, scene.theme.changed());
+    ++primitives_;
+  }
 }
 
 void TimelinePainter::draw_name(ImDrawList& list, const TimelineScene& scene, const TimelineBar& bar,

@@ -30,6 +30,7 @@ class TimelinePainter {
   };
   const Paint& paint(const Summary& look);
   void draw_bar(ImDrawList& list, const TimelineScene& scene, const TimelineBar& bar);
+  void mark_changes(ImDrawList& list, const TimelineScene& scene, std::span<const TimelineBar> bars);
   void draw_name(ImDrawList& list, const TimelineScene& scene, const TimelineBar& bar, const Box& box,
                  const Paint& paint);
   void outline(ImDrawList& list, const TimelineScene& scene, EventId shown, ImU32 colour);

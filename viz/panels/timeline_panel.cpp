@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/units.h"
+#include "viz/panels/draw.h"
 #include "viz/panels/input.h"
 #include "viz/panels/timeline_details.h"
 #include "viz/panels/timeline_strip.h"
@@ -99,15 +100,13 @@ void TimelinePanel::draw_status(const Document& document, const Theme& theme) {
   }
   if (nothing_found_) status += "; nothing found";
   if (modelled_in_view_) status += "; durations include a modelled link";
-  ImGui::PushStyleColor(ImGuiCol_Text, theme.faint_text());
-  ImGui::TextUnformatted(status.c_str());
-  ImGui::PopStyleColor();
   if (events.dropped() > 0) {
-    ImGui::SameLine();
     ImGui::PushStyleColor(ImGuiCol_Text, theme.exposed());
     ImGui::Text("%s dropped", format_count(events.dropped()).c_str());
     ImGui::PopStyleColor();
+    ImGui::SameLine();
   }
+  text_on_line(theme.faint_text(), status);
 }
 
 void TimelinePanel::draw_content(Document& document, const Theme& theme) {

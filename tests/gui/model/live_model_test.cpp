@@ -78,14 +78,24 @@ TEST_CASE("events and breakpoints in words") {
   CHECK(what(ready, info) == "gradient of parameter 77 is ready");
   CHECK(what(state_of(0, 2, BucketState::reducing), info) == "bucket 2 is reducing");
   CHECK(what(event_of(Kind::adamw, 0, 2), info) == "AdamW of bucket 2");
-  CHECK(what(event_of(static_cast<Kind>(200)), info) == "unknown");
+  CHECK(what(event_of(static_cast<Kind>(200)), info) == "kind 200");
 
   CHECK(describe(trace::Breakpoint{}, info) == "before every event");
   CHECK(describe(breakpoint_at(backward(2, 1)), info) == "before backward of h.0 · rank 2");
   trace::Breakpoint any_run;
   any_run.kind = Kind::collective_run;
   any_run.step = 3;
-  CHECK(describe(any_run, info) == "before collective_run · step 3");
+  CHECK(describe(any_run, info) == "before collective · step 3");
+  any_run.kind = Kind::collective_wait;
+  any_run.bucket = 2;
+  CHECK(describe(any_run, info) == "before wait for a collective of bucket 2 · step 3");
+  // Without names: no identifier of the code is shown to anybody.
+  for (int kind = 1; kind <= static_cast<int>(Kind::memory); ++kind) {
+    CAPTURE(kind);
+    const std::string words = what_happened(static_cast<Kind>(kind), 0);
+    CHECK(!words.empty());
+    CHECK(words.find('_') == std::string::npos);
+  }
   CHECK(ranks_in_words({4}) == "rank 4");
   CHECK(ranks_in_words({0, 1, 3}) == "ranks 0, 1 and 3");
 }

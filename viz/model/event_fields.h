@@ -1,4 +1,4 @@
-// Events in a few words and in numbers with units; event_words.h has them in sentences.
+// What an event says, in numbers with units; event_words.h says it in words.
 #pragma once
 
 #include <string>
@@ -9,9 +9,6 @@
 #include "core/trace/recorder.h"
 
 namespace zero1::viz {
-
-/// "reduce-scatter", "forward", "bucket ready": the kind, and what a detail adds to it.
-std::string what_happened(trace::Kind kind, std::uint8_t detail);
 
 /// Everything that the event says, as name and value. Numbers that `info` has no name for are shown as they
 /// are.

@@ -1,4 +1,4 @@
-#include "viz/model/event_text.h"
+#include "viz/model/event_fields.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "core/base/units.h"
-#include "core/device/device.h"
 #include "viz/model/event_index.h"
 #include "viz/model/event_words.h"
 
@@ -19,12 +18,6 @@ using trace::RunInfo;
 
 bool is_collective(Kind kind) {
   return kind >= Kind::collective_issue && kind <= Kind::collective_wait;
-}
-
-std::string with_spaces(std::string_view name) {
-  std::string text(name);
-  std::replace(text.begin(), text.end(), '_', ' ');
-  return text;
 }
 
 std::string flags_text(std::uint16_t flags) {
@@ -43,27 +36,6 @@ std::string flags_text(std::uint16_t flags) {
 }
 
 }  // namespace
-
-std::string what_happened(Kind kind, std::uint8_t detail) {
-  switch (kind) {
-    case Kind::collective_issue:
-      return fmt::format("{} issued", trace::name(static_cast<trace::Collective>(detail)));
-    case Kind::collective_run: return std::string(trace::name(static_cast<trace::Collective>(detail)));
-    case Kind::collective_wait:
-      return fmt::format("wait for {}", trace::name(static_cast<trace::Collective>(detail)));
-    case Kind::bucket_state:
-      return fmt::format("bucket {}", trace::name(static_cast<trace::BucketState>(detail)));
-    case Kind::grad_ready: return "gradient ready";
-    case Kind::memory: {
-      const bool known = detail < memory_kind_count;
-      return "memory" +
-             (known ? fmt::format(" of {}", name(static_cast<MemoryKind>(detail))) : std::string());
-    }
-    default: break;
-  }
-  const std::string_view known = trace::name(kind);
-  return known == "unknown" ? fmt::format("kind {}", static_cast<int>(kind)) : with_spaces(known);
-}
 
 std::vector<std::pair<std::string, std::string>> event_fields(const trace::Event& event,
                                                               const RunInfo& info) {

@@ -1,0 +1,164 @@
+// What the panels of a live run show: who waits, values, what has changed, and a log of any length.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/gui/gui_test.h"
+#include "tests/gui/live_support.h"
+#include "tests/gui/screen_text.h"
+#include "viz/model/element_place.h"
+#include "viz/model/element_probe.h"
+#include "viz/model/event_index.h"
+
+using namespace zero1;
+using namespace zero1::viz;
+using namespace zero1::viz::test;
+using trace::Kind;
+
+TEST_CASE("while it is paused the panel says who stands still and where, and what was dropped") {
+  TrainConfig config = small_run(2);
+  config.train_iters = 1'000'000;
+  Document document = live_document(config, paused());
+  const auto panel = make_control_panel();
+  const Theme theme;
+  Gui gui(*panel, document, theme);
+  record_some(document, 300);
+  gui.frame(2);
+  CHECK(on_screen("0 events dropped"));
+  CHECK(on_screen("Who stands still"));
+  const std::vector<Wait> waits = document.live->waiting();
+  REQUIRE(!waits.empty());
+  for (const Wait& wait : waits) {
+    INFO(wait.text);
+    // The beginning of it: long ones are broken.
+    CHECK(on_screen(wait.text.substr(0, 20)));
+  }
+  document.live->run();
+  gui.frame(2);
+  CHECK(!on_screen("Who stands still"));
+}
+
+TEST_CASE("single elements have their values printed, those of the tensors") {
+  TrainConfig config = small_run(2);
+  config.train_iters = 1'000'000;
+  Document document = live_document(config, paused());
+  const auto panel = make_ownership_panel();
+  const Theme theme;
+  Gui gui(*panel, document, theme, 1200, 600);
+  record_some(document, 300);
+  Selection selection;
+  selection.param = 3;
+  selection.element = 0;
+  document.selection.set(selection);
+  gui.frame(2);
+  // Some height at which a click selects an element is that of the parameters.
+  document.selection.clear();
+  float y = 60;
+  for (; y < 400 && !document.selection.element; y += 9) gui.click({640, y});
+  REQUIRE(document.selection.element);
+  y -= 9;
+  CHECK(!on_screen("gradients"));
+  for (int i = 0; i < 80; ++i) gui.wheel({640, y}, 1);
+  gui.click({640, y});
+  gui.frame(2);
+  REQUIRE(document.selection.param);
+  const ElementPlace place =
+      place_of(*document.layout, {*document.selection.param, *document.selection.element});
+  float value = 0;
+  float gradient = 0;
+  REQUIRE(document.live->read(0, [&](RankTrainer& trainer) {
+    const ParamAndGradBuffer& buffer =
+        *trainer.data_parallel().buffers()[static_cast<std::size_t>(place.buffer)];
+    value = static_cast<float>(element_value(buffer.param_data(), place.in_world));
+    gradient = static_cast<float>(element_value(buffer.grad_data(), place.in_world));
+  }));
+  INFO(screen_text());
+  CHECK(on_screen("gradients"));
+  for (const float number : {value, gradient}) {
+    const bool whole = on_screen(fmt::format("{:.6g}", number));
+    const bool brief = on_screen(fmt::format("{:.2g}", number));
+    CHECK((whole || brief));
+  }
+}
+
+TEST_CASE("what the last step has changed is marked on map, timeline and log") {
+  TrainConfig config = small_run(2);
+  config.train_iters = 1'000'000;
+  Document document = live_document(config, paused());
+  const Theme theme;
+  record_some(document, 300);
+  for (const auto& make : {make_ownership_panel, make_timeline_panel, make_log_panel}) {
+    const auto panel = make();
+    CAPTURE(std::string(panel->title()));
+    Gui gui(*panel, document, theme);
+    document.change = {};
+    gui.frame(3);
+    const int unmarked = gui.triangles_coloured(theme.changed());
+    // Not every step is about something that the panel shows.
+    int marked = unmarked;
+    for (int i = 0; i < 50 && marked <= unmarked; ++i) {
+      document.live->step_bucket();
+      settle(document);
+      gui.frame(3);
+      marked = gui.triangles_coloured(theme.changed());
+    }
+    CHECK(!document.change.empty());
+    CHECK(marked > unmarked);
+  }
+}
+
+TEST_CASE("a log of millions of rows is scrolled to every one of them") {
+  constexpr int count = 1'500'000;
+  Document document;
+  document.info.ranks = 1;
+  document.events = std::make_shared<EventIndex>(1);
+  std::vector<trace::Event> events(count);
+  for (int i = 0; i < count; ++i) {
+    trace::Event& event = events[static_cast<std::size_t>(i)];
+    event.kind = Kind::grad_ready;
+    event.stream = trace::StreamId::host;
+    event.begin_ns = event.end_ns = 1000LL * i;
+  }
+  document.events->push(events);
+  document.events->absorb_all();
+  const auto panel = make_log_panel();
+  const Theme theme;
+  Gui gui(*panel, document, theme);
+  gui.frame(400);  // it lists some thousand events in each
+  const auto at = [&](float y) {
+    gui.click({25, y});
+    REQUIRE(document.selection.event);
+    return document.events->event(*document.selection.event).end_ns / 1000;
+  };
+  // It follows the newest; rows lie one below the other without a gap or a repetition.
+  const float row_px = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
+  float bottom = 797;
+  while (bottom > 400 && !document.selection.event) gui.click({25, bottom -= 3});
+  CHECK(at(bottom) == count - 1);
+  for (int up = 1; up < 20; ++up) CHECK(at(bottom - row_px * static_cast<float>(up)) == count - 1 - up);
+  const std::int64_t before = at(400);
+  gui.wheel({600, 400}, 1);
+  CHECK(at(400) == before - 3);
+  // What is selected elsewhere comes into view.
+  Selection selection;
+  for (const std::int64_t wanted : {17LL, 1'414'213LL}) {
+    CAPTURE(wanted);
+    selection.event = *document.events->last_at(1000 * wanted);
+    document.selection.set(selection);
+    gui.frame(2);
+    bool seen = false;
+    for (float y = 60; y < 790 && !seen; y += row_px) {
+      gui.click({25, y});
+      seen = document.selection.event == selection.event;
+    }
+    CHECK(seen);
+  }
+  // The bar leads everywhere.
+  gui.drag({1185, 770}, {1185, 20});
+  CHECK(at(400) < 100);
+  gui.key(ImGuiKey_PageDown);
+  gui.key(ImGuiKey_PageDown);
+  CHECK(at(400) > 60);
+}
