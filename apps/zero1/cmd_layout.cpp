@@ -44,15 +44,23 @@ struct ComputedCase {
   Layout layout;
 };
 
+std::int64_t parse_bucket_size(const std::string& text) {
+  try {
+    const std::int64_t elems = parse_count(text);
+    if (elems > 0) return elems;
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("--bucket-size: {}", error.what()));
+  }
+  throw InputError("--bucket-size: expected 1 or more elements, or none, found 0");
+}
+
 void apply_overrides(const Flags& flags, LayoutOptions& options) {
   if (flags.dp_size) options.dp_size = *flags.dp_size;
   if (flags.expert_dp_size) options.expert_dp_size = *flags.expert_dp_size;
   if (flags.bucket_size == "none") {
     options.bucket_size_elems.reset();
   } else if (!flags.bucket_size.empty()) {
-    options.bucket_size_elems = parse_count(flags.bucket_size);
-    if (*options.bucket_size_elems == 0)
-      throw InputError("--bucket-size: expected 1 or more elements, or none, found 0");
+    options.bucket_size_elems = parse_bucket_size(flags.bucket_size);
   }
   if (flags.high_nccl_busbw) options.pad_buckets_for_high_nccl_busbw = *flags.high_nccl_busbw;
   if (flags.grad_reduce_in_fp32) options.grad_reduce_in_fp32 = *flags.grad_reduce_in_fp32;
@@ -173,6 +181,10 @@ void print_tables(const std::vector<ComputedCase>& cases, const Flags& flags) {
 }
 
 int run(const Flags& flags) {
+  if (!flags.svg.empty() && same_file(flags.spec, flags.svg)) {
+    throw InputError(
+        fmt::format("--svg {}: is the SPEC itself; name another file for the picture", flags.svg));
+  }
   LayoutFile file = parse_layout_file(read_file(flags.spec), flags.spec);
   if (!flags.case_name.empty()) choose_case(file, flags.case_name, flags.spec);
   const std::vector<ComputedCase> cases = compute_all(flags, file);

@@ -83,6 +83,7 @@ void run_export(const ExportFlags& flags) {
   }
   fmt::print("{}: {} events, {} arrows, {}; open it in https://ui.perfetto.dev\n", flags.out,
              format_count(result.events), format_count(result.flows), format_bytes(result.bytes));
+  if (std::fflush(stdout) != 0) throw Error("trace export: cannot write to standard output");
 }
 
 }  // namespace

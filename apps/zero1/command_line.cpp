@@ -2,11 +2,17 @@
 
 #include <unistd.h>
 
+#include <charconv>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
+#include <system_error>
+#include <type_traits>
 
 #include "core/base/error.h"
 
@@ -58,14 +64,45 @@ void set_formatter(CLI::App& app, const std::shared_ptr<HelpFormatter>& formatte
   }
 }
 
-/// An empty value is a variable of a script that was not set, never what somebody wants.
-void refuse_empty_values(CLI::App& app) {
+template <class Number>
+std::string number_fault(const std::string& value, const char* expected, const char* too_large) {
+  Number number{};
+  const char* const end = value.data() + value.size();
+  const auto [stop, error] = std::from_chars(value.data(), end, number);
+  const std::string found = ", found '" + value + "'";
+  if (error == std::errc::result_out_of_range) return too_large + found;
+  const std::size_t digits = value.starts_with('-') ? 1 : 0;
+  // What others read as octal is refused: 010 is 8 for one program and 10 for the next.
+  const bool octal = std::is_integral_v<Number> && value.size() > digits + 1 && value[digits] == '0';
+  if (error != std::errc() || stop != end || octal) return expected + found;
+  if constexpr (std::is_floating_point_v<Number>) {
+    if (!std::isfinite(number)) return expected + found;
+  }
+  return "";
+}
+
+/// What is wrong with a value of an option whose type is called `type`; empty: nothing. CLI11 itself would
+/// say that it could not convert the value and not what was expected, and cut a seed to 64 bits.
+std::string value_fault(const std::string& type, const std::string& value) {
+  // An empty value is a variable of a script that was not set, never what somebody wants.
+  if (value.empty()) return "the value is empty";
+  if (type.starts_with("INT"))
+    return number_fault<std::int32_t>(value, "expected a whole number", "expected a number below 2^31");
+  if (type.starts_with("UINT"))
+    return number_fault<std::uint64_t>(value, "expected a whole number of 0 or more",
+                                       "expected a number below 2^64");
+  if (type.starts_with("FLOAT"))
+    return number_fault<double>(value, "expected a finite number", "expected a number that fp64 can hold");
+  return "";
+}
+
+void check_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     if (option->get_items_expected_max() == 0) continue;
-    option->check(
-        [](const std::string& value) { return std::string(value.empty() ? "the value is empty" : ""); });
+    const std::string type = option->get_type_name();
+    option->check([type](const std::string& value) { return value_fault(type, value); });
   }
-  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) check_values(*command);
 }
 
 }  // namespace
@@ -77,7 +114,7 @@ int run_program(CLI::App& app, int argc, char** argv, int& status) {
     app.set_version_flag("--version", ZERO1_VERSION);
     app.failure_message(failure_message);
     set_formatter(app, std::make_shared<HelpFormatter>());
-    refuse_empty_values(app);
+    check_values(app);
     app.parse(argc, argv);
     return status;
   } catch (const CLI::ParseError& error) {
@@ -85,6 +122,10 @@ int run_program(CLI::App& app, int argc, char** argv, int& status) {
   } catch (const InputError& error) {
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), error.what());
     return exit_bad_input;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "%s: out of memory: the sizes asked for need more than this machine gives\n",
+                 app.get_name().c_str());
+    return exit_failed;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), error.what());
     return exit_failed;

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "core/base/error.h"
@@ -14,7 +16,8 @@ MetricsFile::MetricsFile(std::string path) : path_(std::move(path)) {
 
 void MetricsFile::open(std::ios::openmode mode) {
   out_.open(path_, mode);
-  if (!out_) throw InputError(fmt::format("--metrics {}: cannot be written", path_));
+  if (!out_)
+    throw InputError(fmt::format("--metrics {}: cannot be written: {}", path_, std::strerror(errno)));
 }
 
 void MetricsFile::write(const StepMetrics& step) {

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
+#include <set>
 #include <sstream>
 
 #include "core/base/error.h"
@@ -31,7 +33,7 @@ void add_model_flags(CLI::App& cmd, TrainOptions& o) {
       cmd.add_flag("--bf16", o.bf16, "Parameters and activations in bfloat16, main parameters in fp32");
   auto* fp16 = cmd.add_flag("--fp16", o.fp16, "The same in float16, with loss scaling");
   bf16->group(group);
-  fp16->group(group)->excludes(bf16);
+  fp16->group(group);
   cmd.add_option("--init", c.init, "Start from these weights (.safetensors)")
       ->group(group)
       ->type_name("FILE");
@@ -213,11 +215,9 @@ void add_checkpoint_flags(CLI::App& cmd, TrainOptions& o) {
       ->group(group)
       ->type_name("DIR");
   cmd.add_option("--save-interval", o.save.interval, "Iterations between saves (0: only at the end)")
-      ->group(group)
-      ->check(CLI::NonNegativeNumber);
+      ->group(group);
   cmd.add_option("--keep-last", o.save.keep_last, "Remove older checkpoints of DIR (0: keep all)")
-      ->group(group)
-      ->check(CLI::NonNegativeNumber);
+      ->group(group);
   cmd.add_flag("--async-save", o.save.async, "Write behind training, from a snapshot")->group(group);
   cmd.add_option("--load", o.load.source,
                  "Go on from a checkpoint, saved with any --dp, bucket size and padding")
@@ -244,32 +244,53 @@ void add_checkpoint_flags(CLI::App& cmd, TrainOptions& o) {
   cmd.add_option("--ckpt-step", o.load.step, "Which step of --load DIR (default: the latest)")->group(group);
 }
 
+/// "lr_mult=X" or "wd_mult=X" into the rule; false where it is neither, or there already.
+bool parse_multiplier(const std::string& item, ParamGroupRule& rule, std::set<std::string>& seen) {
+  const std::size_t equals = item.find('=');
+  if (equals == std::string::npos) return false;
+  const std::string key = item.substr(0, equals);
+  double value = 0;
+  if (!CLI::detail::lexical_cast(item.substr(equals + 1), value) || !(value >= 0) || !std::isfinite(value))
+    return false;
+  if (key == "lr_mult")
+    rule.lr_mult = value;
+  else if (key == "wd_mult")
+    rule.weight_decay_mult = value;
+  else
+    return false;
+  return seen.insert(key).second;
+}
+
 ParamGroupRule parse_param_group(const std::string& text) {
-  const auto fail = [&] {
-    throw InputError(fmt::format(
-        "--param-group '{}': expected PATTERN:lr_mult=X,wd_mult=Y (either may be left out)", text));
-  };
   const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) fail();
+  bool good = colon != std::string::npos && colon > 0 && colon + 1 < text.size();
   ParamGroupRule rule;
-  rule.pattern = text.substr(0, colon);
-  for (std::size_t at = colon + 1; at < text.size();) {
+  std::set<std::string> seen;
+  for (std::size_t at = colon + 1; good && at <= text.size();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string item = text.substr(at, end - at);
-    const std::size_t equals = item.find('=');
-    double value = 0;
-    if (equals == std::string::npos || !CLI::detail::lexical_cast(item.substr(equals + 1), value) ||
-        !(value >= 0))
-      fail();
-    if (item.starts_with("lr_mult="))
-      rule.lr_mult = value;
-    else if (item.starts_with("wd_mult="))
-      rule.weight_decay_mult = value;
-    else
-      fail();
+    good = parse_multiplier(text.substr(at, end - at), rule, seen);
     at = end + 1;
   }
+  if (!good) {
+    throw InputError(fmt::format(
+        "--param-group '{}': expected PATTERN:lr_mult=X,wd_mult=Y, each a finite number of 0 or more; "
+        "either may be left out",
+        text));
+  }
+  rule.pattern = text.substr(0, colon);
   return rule;
+}
+
+void require_not_negative(std::int64_t value, const char* flag) {
+  if (value < 0) throw InputError(fmt::format("{} must be 0 or more, got {}", flag, value));
+}
+
+std::int64_t parse_bucket_size(const std::string& text) {
+  try {
+    return parse_count(text);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("--ddp-bucket-size: {}", error.what()));
+  }
 }
 
 /// Sets the flags that a file names and the command line does not.
@@ -319,7 +340,10 @@ TrainConfig train_config(const TrainOptions& o) {
         fmt::format("--lr-decay-style must be constant, linear or cosine, got '{}'", o.lr_decay_style));
   }
   config.lr.style = *style;
-  if (!o.bucket_size.empty()) config.data_parallel.bucket_size_elems = parse_count(o.bucket_size);
+  if (!o.bucket_size.empty()) config.data_parallel.bucket_size_elems = parse_bucket_size(o.bucket_size);
+  require_not_negative(o.log_interval, "--log-interval");
+  require_not_negative(o.save.interval, "--save-interval");
+  require_not_negative(o.save.keep_last, "--keep-last");
   for (const std::string& text : o.param_groups)
     config.optimizer.param_groups.push_back(parse_param_group(text));
   return resolve(std::move(config));

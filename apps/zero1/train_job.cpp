@@ -20,6 +20,27 @@ namespace zero1::app {
 
 namespace {
 
+/// No output may be a checkpoint's folder or replace a file of one.
+void check_apart_from_checkpoints(const char* flag, const std::string& output, const TrainOptions& o) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  const std::pair<const char*, const std::string*> folders[] = {{"--save", &o.save.folder},
+                                                                {"--load", &o.load.source}};
+  for (const auto& [folder_flag, folder] : folders) {
+    if (folder->empty()) continue;
+    const fs::path inside = fs::weakly_canonical(fs::absolute(output, none), none)
+                                .lexically_relative(fs::weakly_canonical(fs::absolute(*folder, none), none));
+    const bool is_folder = inside == ".";
+    const bool is_inside = !inside.empty() && *inside.begin() != ".." && !is_folder;
+    const bool is_part = is_inside && inside.extension() == ".h5";
+    if (is_folder || is_part) {
+      throw InputError(fmt::format("{} {}: is {} {} {}; name another file", flag, output,
+                                   is_folder ? "the folder of" : "part of a checkpoint of", folder_flag,
+                                   *folder));
+    }
+  }
+}
+
 /// Fails before the training and not after it: the outputs must be writable, and none may be a file that the
 /// run reads, or another output.
 void check_outputs(const TrainOptions& o) {
@@ -43,6 +64,7 @@ void check_outputs(const TrainOptions& o) {
             fmt::format("{} {}: {} names this file too; name another file", flag, *path, other_flag));
       }
     }
+    check_apart_from_checkpoints(flag, *path, o);
     others.emplace_back(flag, path);
   }
   std::error_code none;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <system_error>
 
@@ -55,18 +56,26 @@ int write_all(int fd, std::string_view contents) {
 }  // namespace
 
 std::string read_file(const std::string& path) {
+  const std::string shown = path == "-" ? "standard input" : path;
   const auto fail = [&](int error) {
-    throw InputError(
-        fmt::format("{}: cannot read: {}", path == "-" ? "standard input" : path, reason(error)));
+    throw InputError(fmt::format("{}: cannot read: {}", shown, reason(error)));
   };
   const Descriptor file(path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) fail(errno);
+  const auto fail_too_large = [&] {
+    throw InputError(fmt::format("{}: has more than the 1 GiB that is read at most", shown));
+  };
+  struct stat status {};
+  if (::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) &&
+      static_cast<std::uint64_t>(status.st_size) > max_whole_file_bytes)
+    fail_too_large();
   std::string contents;
   std::string chunk(std::size_t{1} << 16, '\0');
   while (true) {
     const ssize_t count = ::read(file.get(), chunk.data(), chunk.size());
     if (count == 0) return contents;
     if (count > 0) {
+      if (contents.size() + static_cast<std::size_t>(count) > max_whole_file_bytes) fail_too_large();
       contents.append(chunk.data(), static_cast<std::size_t>(count));
     } else if (errno != EINTR) {
       fail(errno);
@@ -76,7 +85,9 @@ std::string read_file(const std::string& path) {
 
 void write_file(const std::string& path, std::string_view contents) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+  const bool exists = ::stat(path.c_str(), &status) == 0;
+  if (exists && S_ISDIR(status.st_mode)) throw InputError(path + ": is a folder; name a file");
+  if (exists && !S_ISREG(status.st_mode)) {
     const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
     if (!file.valid()) fail_to_write(path, errno);
     if (const int error = write_all(file.get(), contents)) fail_to_write(path, error);

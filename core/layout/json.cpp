@@ -125,8 +125,11 @@ json parse_text(std::string_view text, const std::string& source) {
     // The library's text is "[json.exception…] parse error at line 1, column 2: …".
     const std::string_view what = error.what();
     const std::size_t start = what.find("] ");
-    throw InputError(
-        fmt::format("{}: not JSON: {}", source, start == what.npos ? what : what.substr(start + 2)));
+    const std::string_view said = start == what.npos ? what : what.substr(start + 2);
+    // It repeats what it has read last, which may be megabytes.
+    constexpr std::size_t most_chars = 200;
+    throw InputError(fmt::format("{}: not JSON: {}{}", source, said.substr(0, most_chars),
+                                 said.size() > most_chars ? "..." : ""));
   }
 }
 

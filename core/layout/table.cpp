@@ -73,6 +73,19 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
+/// A name on one line of a terminal: control characters, which would act on it, become U+FFFD.
+std::string printable(std::string_view name) {
+  std::string text;
+  for (const char c : name) {
+    const auto code = static_cast<unsigned char>(c);
+    if (code < 0x20 || code == 0x7f)
+      text += "\uFFFD";
+    else
+      text += c;
+  }
+  return text;
+}
+
 /// "1 rank", "4 ranks".
 std::string counted(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", format_count(count), noun, count == 1 ? "" : "s");
@@ -151,15 +164,16 @@ void append_params(std::string& out, const Layout& layout, const BufferLayout& b
       }
       const ParamSpec& spec = layout.specs[static_cast<std::size_t>(param)];
       const Range world = layout.locations[static_cast<std::size_t>(param)].world;
-      table.add({fmt::format("{}", k), spec.name, shown_shape(spec), shown(world), format_count(world.size()),
-                 shown_owners(owners_of(layout, param)), spec.shared_embedding ? "shared embedding" : ""});
+      table.add({fmt::format("{}", k), printable(spec.name), shown_shape(spec), shown(world),
+                 format_count(world.size()), shown_owners(owners_of(layout, param)),
+                 spec.shared_embedding ? "shared embedding" : ""});
     }
   }
   table.append_to(out);
 }
 
-const std::string& name_of(const Layout& layout, int param) {
-  return layout.specs[static_cast<std::size_t>(param)].name;
+std::string name_of(const Layout& layout, int param) {
+  return printable(layout.specs[static_cast<std::size_t>(param)].name);
 }
 
 }  // namespace
@@ -167,7 +181,7 @@ const std::string& name_of(const Layout& layout, int param) {
 std::string layout_table(const Layout& layout, std::string_view title, std::size_t max_rows) {
   std::int64_t params_total = 0;
   for (const ParamLocation& location : layout.locations) params_total += location.world.size();
-  std::string out = fmt::format("{}{}{}, {} in {}, {}\n", title, title.empty() ? "" : ": ",
+  std::string out = fmt::format("{}{}{}, {} in {}, {}\n", printable(title), title.empty() ? "" : ": ",
                                 counted(static_cast<std::int64_t>(layout.specs.size()), "parameter"),
                                 counted(params_total, "element"),
                                 counted(static_cast<std::int64_t>(layout.buffers.size()), "buffer"),
@@ -238,10 +252,10 @@ std::string param_table(const Layout& layout, int param, std::size_t max_rows) {
   const ParamSpec& spec = layout.specs[static_cast<std::size_t>(param)];
   const ParamLocation& location = layout.locations[static_cast<std::size_t>(param)];
   const Range owners = owners_of(layout, param);
-  std::string out =
-      fmt::format("{} ({}, {}, {})\n  buffer {}, bucket {}, elements {} of the buffer, held by {}\n\n",
-                  spec.name, name(spec.dtype), shown_shape(spec), counted(location.world.size(), "element"),
-                  location.buffer, location.bucket, shown(location.world), counted(owners.size(), "rank"));
+  std::string out = fmt::format(
+      "{} ({}, {}, {})\n  buffer {}, bucket {}, elements {} of the buffer, held by {}\n\n",
+      name_of(layout, param), name(spec.dtype), shown_shape(spec), counted(location.world.size(), "element"),
+      location.buffer, location.bucket, shown(location.world), counted(owners.size(), "rank"));
   TextTable table({{"rank"},
                    {"in the parameter", false},
                    {"in the shard", false},

@@ -25,7 +25,9 @@ FileWriter::FileWriter(std::string path, const RunInfo& info, std::int64_t start
   header.checksum = format::header_checksum(header);
 
   std::error_code ignored;
-  if (std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);
+  // Whoever reads the older file keeps it. A link stays, and what it names is written: /dev/stdout is one.
+  if (std::filesystem::is_regular_file(std::filesystem::symlink_status(path_, ignored)))
+    std::filesystem::remove(path_, ignored);
   file_.reset(std::fopen(path_.c_str(), "wb"));
   if (!file_) throw InputError(path_ + ": cannot create the trace file: " + std::strerror(errno));
   write(&header, sizeof header);

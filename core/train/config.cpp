@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -30,31 +29,44 @@ void require_size(std::int64_t value, std::int64_t largest, const char* flag) {
   require(value <= largest, fmt::format("{} must be at most {}, got {}", flag, largest, value));
 }
 
+/// What fp32 can compute with; no NaN, no infinity.
+void require_number(double value, double least, const char* flag, const char* note = "") {
+  constexpr double most = std::numeric_limits<float>::max();
+  require(least <= value && value <= most,
+          fmt::format("{} must lie between {:g} and {:g}{}, got {:g}", flag, least, most, note, value));
+}
+
+void check_schedule(const LearningRateConfig& lr) {
+  require_number(lr.lr, 0, "--lr");
+  require(0 <= lr.min_lr && lr.min_lr <= lr.lr,
+          fmt::format("--min-lr must lie between 0 and --lr ({}), got {}", lr.lr, lr.min_lr));
+  require(lr.warmup_iters >= 0,
+          fmt::format("--lr-warmup-iters must not be negative, got {}", lr.warmup_iters));
+  require(lr.warmup_iters <= lr.decay_iters,
+          fmt::format("--lr-warmup-iters ({}) must not exceed --lr-decay-iters ({}; --train-iters unless "
+                      "given)",
+                      lr.warmup_iters, lr.decay_iters));
+}
+
 void check_optimizer(const TrainConfig& c) {
   const OptimizerConfig& o = c.optimizer;
-  require(c.lr.lr >= 0, fmt::format("--lr must not be negative, got {}", c.lr.lr));
-  require(0 <= c.lr.min_lr && c.lr.min_lr <= c.lr.lr,
-          fmt::format("--min-lr must lie between 0 and --lr ({}), got {}", c.lr.lr, c.lr.min_lr));
-  require(c.lr.warmup_iters >= 0,
-          fmt::format("--lr-warmup-iters must not be negative, got {}", c.lr.warmup_iters));
-  require(c.lr.warmup_iters <= c.lr.decay_iters || c.lr.style == LrDecayStyle::constant,
-          fmt::format("--lr-warmup-iters ({}) must not exceed --lr-decay-iters ({})", c.lr.warmup_iters,
-                      c.lr.decay_iters));
   require(0 <= o.adam_beta1 && o.adam_beta1 < 1,
           fmt::format("--adam-beta1 must lie in [0, 1), got {}", o.adam_beta1));
   require(0 <= o.adam_beta2 && o.adam_beta2 < 1,
           fmt::format("--adam-beta2 must lie in [0, 1), got {}", o.adam_beta2));
-  require(o.adam_eps > 0, fmt::format("--adam-eps must be positive, got {}", o.adam_eps));
-  require(o.weight_decay >= 0, fmt::format("--weight-decay must not be negative, got {}", o.weight_decay));
-  require(o.clip_grad >= 0,
-          fmt::format("--clip-grad must not be negative (0: no clipping), got {}", o.clip_grad));
+  require_number(o.adam_eps, std::numeric_limits<float>::min(), "--adam-eps");
+  require_number(o.weight_decay, 0, "--weight-decay");
+  require_number(o.clip_grad, 0, "--clip-grad", " (0: no clipping)");
 }
 
 void check_loss_scale(const LossScalerConfig& s) {
-  const auto positive = [](double value) { return value > 0 && std::isfinite(value); };
-  require(!s.constant || positive(*s.constant), "--loss-scale must be positive");
-  require(positive(s.initial_scale), "--initial-loss-scale must be positive");
-  require(positive(s.min_scale), "--min-loss-scale must be positive");
+  constexpr double least = std::numeric_limits<float>::min();
+  if (s.constant) require_number(*s.constant, least, "--loss-scale");
+  require_number(s.initial_scale, least, "--initial-loss-scale");
+  require_number(s.min_scale, least, "--min-loss-scale");
+  require(s.min_scale <= s.initial_scale,
+          fmt::format("--min-loss-scale ({:g}) must not exceed --initial-loss-scale ({:g})", s.min_scale,
+                      s.initial_scale));
   require_positive(s.growth_interval, "--loss-scale-window");
   require_positive(s.hysteresis, "--hysteresis");
 }
@@ -68,8 +80,9 @@ void check_data_parallel(const TrainConfig& c) {
           "--overlap-param-gather needs the distributed optimizer: without it no parameters are gathered");
   require(!d.overlap_param_gather || d.overlap_grad_reduce,
           "--overlap-param-gather needs --overlap-grad-reduce, as in Megatron");
-  require(!d.check_for_large_grads || *d.check_for_large_grads > 0,
-          "--check-for-large-grads must be positive");
+  if (d.check_for_large_grads) {
+    require_number(*d.check_for_large_grads, std::numeric_limits<float>::min(), "--check-for-large-grads");
+  }
 }
 
 void resolve_machine(TrainConfig& c) {
@@ -81,12 +94,20 @@ void resolve_machine(TrainConfig& c) {
           fmt::format("--comm must be local or nccl, got '{}'", c.comm));
   require(cuda || c.comm == "local", "--comm nccl needs --device cuda: NCCL moves data between GPUs only");
   require(cuda || !c.tf32, "--tf32 needs --device cuda");
-  require(c.threads_per_rank >= 0, "--threads-per-rank must not be negative (0: automatic)");
+  // OpenMP ends the program where the system gives it no thread.
+  constexpr int most_threads = 16384;
+  require(0 <= c.threads_per_rank && c.threads_per_rank <= most_threads / c.dp,
+          fmt::format("--threads-per-rank must lie between 0 (automatic) and {} at --dp {}, got {}",
+                      most_threads / c.dp, c.dp, c.threads_per_rank));
   if (c.threads_per_rank == 0) {
     c.threads_per_rank = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / c.dp);
   }
-  require(c.link.gbit_per_s >= 0, "--link-gbps must not be negative (0: no limit)");
-  require(c.link.latency_us >= 0, "--link-latency-us must not be negative");
+  // Within these, no time overflows 64 bits of nanoseconds.
+  require(c.link.gbit_per_s == 0 || (1e-6 <= c.link.gbit_per_s && c.link.gbit_per_s <= 1e9),
+          fmt::format("--link-gbps must be 0 (no limit) or lie between 1e-06 and 1e+09, got {:g}",
+                      c.link.gbit_per_s));
+  require(0 <= c.link.latency_us && c.link.latency_us <= 1e8,
+          fmt::format("--link-latency-us must lie between 0 and 1e+08, got {:g}", c.link.latency_us));
   require(!cuda || !c.link.enabled(),
           "--link-gbps and --link-latency-us are not supported with --device cuda: on GPUs the real link "
           "counts; use --device cpu to model one");
@@ -98,26 +119,31 @@ TrainConfig resolve(TrainConfig c) {
   require(c.model == "gpt" || c.model == "mlp", fmt::format("--model must be gpt or mlp, got '{}'", c.model));
   require(c.dp >= 1 && c.dp <= 1024,
           fmt::format("--dp must lie between 1 and 1024 in-process ranks, got {}", c.dp));
-  require_positive(c.num_layers, "--num-layers");
-  require_positive(c.hidden_size, "--hidden-size");
+  constexpr int most = 1 << 24;  // of whatever a model has
+  require_size(c.num_layers, most, "--num-layers");
+  require_size(c.hidden_size, most, "--hidden-size");
   require_positive(c.num_attention_heads, "--num-attention-heads");
   require(c.model != "gpt" || c.hidden_size % c.num_attention_heads == 0,
           fmt::format("--num-attention-heads ({}) must divide --hidden-size ({})", c.num_attention_heads,
                       c.hidden_size));
-  require_size(c.seq_length, 1 << 24, "--seq-length");
+  require_size(c.seq_length, most, "--seq-length");
   require_size(c.micro_batch_size, 1 << 20, "--micro-batch-size");
   require_size(c.train_iters, std::numeric_limits<std::int32_t>::max(), "--train-iters");
   if (c.max_position_embeddings == 0) c.max_position_embeddings = c.seq_length;
   require(c.max_position_embeddings >= c.seq_length,
           fmt::format("--max-position-embeddings ({}) must be at least --seq-length ({})",
                       c.max_position_embeddings, c.seq_length));
+  require_size(c.max_position_embeddings, most, "--max-position-embeddings");
   if (c.global_batch_size == 0) c.global_batch_size = c.micro_batch_size * c.dp;
   require_size(c.global_batch_size, 1 << 30, "--global-batch-size");
   require(
       c.global_batch_size % (c.micro_batch_size * c.dp) == 0,
       fmt::format("--global-batch-size ({}) must be a multiple of --micro-batch-size ({}) times --dp ({})",
                   c.global_batch_size, c.micro_batch_size, c.dp));
+  require(c.lr.decay_iters >= 0,
+          fmt::format("--lr-decay-iters must not be negative (0: --train-iters), got {}", c.lr.decay_iters));
   if (c.lr.decay_iters == 0) c.lr.decay_iters = c.train_iters;
+  check_schedule(c.lr);
   check_optimizer(c);
   check_data_parallel(c);
   require(c.eval_interval >= 0, "--eval-interval must not be negative (0: never)");

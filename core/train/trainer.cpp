@@ -1,8 +1,10 @@
 #include "core/train/trainer.h"
 
 #include <fmt/core.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/base/clock.h"
@@ -55,6 +57,40 @@ MemoryReport plain_data_parallel_memory(const Layout& layout, const MemoryReport
   return plain;
 }
 
+/// The machine's memory, or the largest number where it does not say.
+std::int64_t machine_memory_bytes() {
+  struct sysinfo info {};
+  if (::sysinfo(&info) != 0) return std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>((info.totalram + info.totalswap) * info.mem_unit);
+}
+
+/// What one rank surely needs: the layout's buffers, optimizer states and the batches of one step.
+double least_rank_bytes(const TrainConfig& config, const Layout& layout) {
+  double bytes = 0;
+  for (const BufferLayout& buffer : layout.buffers) {
+    const int shards = config.data_parallel.use_distributed_optimizer ? buffer.dp_size : 1;
+    const std::int64_t elem_bytes = size_bytes(buffer.param_dtype) + size_bytes(buffer.grad_dtype);
+    bytes += static_cast<double>(buffer.numel) * static_cast<double>(elem_bytes);
+    bytes +=
+        static_cast<double>(buffer.numel) * static_cast<double>(optimizer_bytes_per_elem(buffer)) / shards;
+  }
+  constexpr double bytes_per_token = 2 * sizeof(std::int32_t);  // itself and its target
+  return bytes + static_cast<double>(config.tokens_per_step()) / config.dp * bytes_per_token;
+}
+
+/// Linux gives more memory than there is and then ends whom it likes, without a word.
+void check_memory(const TrainConfig& config, const Layout& layout) {
+  if (config.device != "cpu") return;
+  const double needed = least_rank_bytes(config, layout) * config.dp;
+  const std::int64_t available = machine_memory_bytes();
+  if (needed <= static_cast<double>(available)) return;
+  throw InputError(fmt::format(
+      "the run needs at least {:.1f} GiB for parameters, gradients, optimizer states and batches of "
+      "--dp {} ranks, this machine has {:.1f} GiB: take fewer --num-layers, a smaller "
+      "--hidden-size, --global-batch-size or --dp",
+      needed / 0x1p30, config.dp, static_cast<double>(available) / 0x1p30));
+}
+
 /// Says that the recorder goes, then lets it go.
 struct RecorderDeleter {
   const TrainObserver& observer;
@@ -73,6 +109,7 @@ class Run {
         data_(open_data(config)),
         reporter_(config.dp, observer.on_step) {
     RunShape shape = run_shape(config);
+    check_memory(config, shape.layout);
     summary_.layout = std::move(shape.layout);
     summary_.memory.resize(static_cast<std::size_t>(config.dp));
     param_hashes_.resize(static_cast<std::size_t>(config.dp));

@@ -54,3 +54,12 @@ TEST_CASE("failures name the file and leave nothing behind") {
   CHECK_THROWS_AS(write_file("/dev/full", "x"), Error);
   CHECK(directory.count() == 1);
 }
+
+TEST_CASE("a file that is larger than any that is read whole is refused, not read") {
+  const zero1::test::TemporaryFolder directory;
+  const std::string path = directory.path("sparse");
+  write_file(path, "");
+  fs::resize_file(path, max_whole_file_bytes + 1);  // a hole: no disk is used
+  CHECK_THROWS_WITH_AS(read_file(path), (path + ": has more than the 1 GiB that is read at most").c_str(),
+                       InputError);
+}

@@ -115,6 +115,14 @@ TEST_CASE("the picture is written whole or not at all") {
   CHECK(run(one + " --dp 0 --svg " + picture).status == 2);
   CHECK(zero1::read_file(picture) == svg);
   CHECK(run(one + " --svg /nonexistent/map.svg").status == 2);
+  CHECK(run(one + " --svg /").status == 2);
+  const std::string spec = folder / "spec.json";
+  const std::string text = golden(small_cases)[3].dump();
+  zero1::write_file(spec, text);
+  const Outcome over_itself = run(spec + " --svg " + spec);
+  CHECK(over_itself.status == 2);
+  CHECK(contains(over_itself.output, "SPEC"));
+  CHECK(zero1::read_file(spec) == text);
 }
 
 TEST_CASE("bad input ends with status 2 and names the file and the field") {
@@ -132,6 +140,36 @@ TEST_CASE("bad input ends with status 2 and names the file and the field") {
   CHECK(
       contains(run("/nonexistent.json").output, "/nonexistent.json: cannot read: No such file or directory"));
   CHECK(run("").status == 2);
+}
+
+TEST_CASE("messages name the flag, and stay short whatever the file holds") {
+  const zero1::test::TemporaryFolder folder;
+  const std::string one = small_cases + " --case gpt-tiny-dp4";
+  CHECK(contains(run(one + " --bucket-size -4").output, "--bucket-size: '-4' is not a count"));
+  CHECK(contains(run(one + " --rank 1.5").output, "--rank: expected a whole number, found '1.5'"));
+  CHECK(contains(run(one + " --dp 010").output, "--dp: expected a whole number"));
+  const std::string spec = folder / "long.json";
+  zero1::write_file(spec, std::string(100000, '9'));
+  const Outcome outcome = run(spec);
+  CHECK(outcome.status == 2);
+  CHECK(outcome.output.size() < 400 + spec.size());
+}
+
+TEST_CASE("names with control characters do not act on the terminal") {
+  json spec = golden(small_cases)[3]["case"];
+  spec["name"] = "case\r";
+  spec["params"][0]["name"] = "red\x1b[31m\nnext";
+  const zero1::test::TemporaryFolder folder;
+  const std::string file = folder / "control.json";
+  zero1::write_file(file, spec.dump());
+  const std::string name = "'red\x1b[31m\nnext'";
+  for (const std::string& arguments : {file, file + " --rank 0", file + " --param " + name}) {
+    const Outcome outcome = run(arguments);
+    CHECK(outcome.status == 0);
+    CHECK(contains(outcome.output, "red\uFFFD[31m\uFFFDnext"));
+    CHECK_FALSE(contains(outcome.output, "\x1b"));
+    CHECK_FALSE(contains(outcome.output, "\r"));
+  }
 }
 
 TEST_CASE("a full disk is not success") {

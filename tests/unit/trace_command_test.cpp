@@ -40,6 +40,11 @@ TEST_CASE("zero1 trace summary and export") {
   REQUIRE(run_command("mkfifo " + quoted(dir / "pipe")).status == 0);
   CHECK(run_zero1("trace summary " + quoted(dir / "pipe")).status == 2);  // without waiting for a writer
   CHECK(run_zero1("trace").status == 2);
+  for (const char* command : {"trace summary ", "trace export "}) {
+    const std::string out =
+        std::string_view(command) == "trace export " ? " " + quoted(dir / "full.json") : "";
+    CHECK(run_zero1(command + quoted(trace) + out + " >/dev/full").status == 1);
+  }
   CHECK(run_zero1("trace export " + quoted(trace)).status == 2);
 }
 

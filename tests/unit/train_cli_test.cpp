@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -108,6 +109,36 @@ TEST_CASE("bad flags and files give status 2 and name themselves") {
       {"--ddp-bucket-size 99999999999999999999", "too large"},
       {"--fp16 --config " + quoted(folder.write("bf16.toml", "bf16 = true")), "--bf16"},
       {"--train-iters many", "--train-iters"},
+      {"--num-layers 1K", "--num-layers: expected a whole number, found '1K'"},
+      {"--num-layers 010", "expected a whole number"},
+      {"--num-layers 0x2", "expected a whole number"},
+      {"--num-layers 99999999999", "below 2^31"},
+      {"--seed -1", "--seed"},
+      {"--seed 18446744073709551616", "below 2^64"},
+      {"--lr nan", "--lr: expected a finite number"},
+      {"--lr inf", "--lr: expected a finite number"},
+      {"--lr 1e400", "--lr"},
+      {"--lr 1e39", "--lr must lie"},
+      {"--weight-decay 1e39", "--weight-decay must lie"},
+      {"--clip-grad -1", "--clip-grad must lie"},
+      {"--adam-eps 1e-40", "--adam-eps must lie"},
+      {"--check-for-large-grads 0", "--check-for-large-grads must lie"},
+      {"--lr-decay-iters -1", "--lr-decay-iters must not be negative"},
+      {"--lr-warmup-iters 10", "--lr-warmup-iters (10) must not exceed --lr-decay-iters (3"},
+      {"--threads-per-rank 100000", "--threads-per-rank must lie"},
+      {"--link-gbps 1e-300", "--link-gbps must"},
+      {"--link-latency-us 1e300", "--link-latency-us must"},
+      {"--log-interval -1", "--log-interval must be 0 or more, got -1"},
+      {"--save-interval -1 --save out", "--save-interval must be 0 or more, got -1"},
+      {"--ddp-bucket-size -1", "--ddp-bucket-size: '-1' is not a count"},
+      {"--fp16 --initial-loss-scale 1 --min-loss-scale 10", "--min-loss-scale (10)"},
+      {"--max-position-embeddings 99999999", "--max-position-embeddings must be at most"},
+      {"--hidden-size 1048576", "GiB"},
+      {"--global-batch-size 1073741824 --seq-length 65536", "GiB"},
+      {"--param-group 'wte*:lr_mult=1,lr_mult=2'", "--param-group"},
+      {"--param-group 'wte*:lr_mult=1,'", "--param-group"},
+      {"--param-group 'wte*:lr_mult=inf'", "--param-group"},
+      {"--config " + quoted(folder.write("octal.toml", "dp = 010")), "whole number"},
   };
   for (const auto& c : cases) {
     const Outcome outcome = run_zero1(tiny + c.flags);
@@ -179,6 +210,50 @@ TEST_CASE("no output replaces what the run reads, nor another output") {
   const std::string weights = quoted(folder.path("w.safetensors"));
   CHECK(run_zero1(tiny + "--save-weights " + weights).status == 0);
   CHECK(run_zero1(tiny + "--init " + weights + " --save-weights " + weights).status == 0);
+}
+
+TEST_CASE("no output replaces a checkpoint or a file of one") {
+  const TemporaryFolder folder;
+  const std::string saved = folder.path("ckpt");
+  const Outcome same = run_zero1(tiny + "--save " + quoted(saved) + " --svg " + quoted(saved));
+  CHECK(same.status == 2);
+  CHECK(same.says("--save"));
+  REQUIRE(run_zero1(tiny + "--save " + quoted(saved)).status == 0);
+  int tried = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(saved)) {
+    if (entry.path().extension() != ".h5") continue;
+    ++tried;
+    const auto bytes = entry.file_size();
+    for (const char* flag : {" --load ", " --save "}) {
+      const Outcome outcome =
+          run_zero1(tiny + flag + quoted(saved) + " --metrics " + quoted(entry.path().string()));
+      CAPTURE(outcome.output);
+      CHECK(outcome.status == 2);
+      CHECK(outcome.says("part of a checkpoint"));
+    }
+    CHECK(std::filesystem::file_size(entry.path()) == bytes);
+  }
+  CHECK(tried == 2);
+}
+
+TEST_CASE("an output named by a link goes to the file that the link names, and the link stays") {
+  const TemporaryFolder folder;
+  for (const char* flag : {"--metrics ", "--trace ", "--svg ", "--save-weights "}) {
+    const std::string target = folder.write("target", "older");
+    const std::string link = folder.path("link");
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink("target", link);
+    CAPTURE(flag);
+    CHECK(run_zero1(tiny + flag + quoted(link)).status == 0);
+    CHECK(std::filesystem::is_symlink(link));
+    CHECK(folder.read("target").size() > 100);
+  }
+}
+
+TEST_CASE("a flag that is off excludes nothing") {
+  const TemporaryFolder folder;
+  const std::string off = quoted(folder.write("off.toml", "bf16 = false"));
+  CHECK(run_zero1(tiny + "--fp16 --config " + off).status == 0);
 }
 
 TEST_CASE("a failure in one rank ends the program with that rank's message and status 1") {
