@@ -12,6 +12,7 @@
 #include "ckpt/diff.h"
 #include "ckpt/verify.h"
 #include "tests/support/command.h"
+#include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace zero1;
@@ -406,7 +407,7 @@ TEST_CASE("a file system without locks: everything works, and clean says what it
 #else
 
 TEST_CASE("killed at any call") {
-  MESSAGE("[skipped] a sanitizer's runtime cannot be preloaded together with the one that kills");
+  test::skip("a sanitizer's runtime cannot be preloaded together with the one that kills");
 }
 
 #endif

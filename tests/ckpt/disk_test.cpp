@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "tests/ckpt/ckpt_support.h"
 #include "tests/support/command.h"
+#include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
 
 /// HDF5 1.10 does not free all of its own when a file cannot be closed because the disk is full.
@@ -26,7 +27,7 @@ TEST_CASE("a full disk loses nothing and says so") {
   const std::string mounted = folder.path("small");
   fs::create_directory(mounted);
   if (::mount("tmpfs", mounted.c_str(), "tmpfs", 0, "size=320k") != 0) {
-    MESSAGE("[skipped] mounting a small tmpfs needs the right to mount");
+    test::skip("mounting a small tmpfs needs the right to mount");
     return;
   }
   {
@@ -86,7 +87,7 @@ TEST_CASE("a target that must not be written: an error that says why") {
   const std::string mounted = folder.path("read_only");
   fs::create_directory(mounted);
   if (::mount("tmpfs", mounted.c_str(), "tmpfs", MS_RDONLY, "size=64k") != 0) {
-    MESSAGE("[skipped] mounting a read-only tmpfs needs the right to mount");
+    test::skip("mounting a read-only tmpfs needs the right to mount");
     return;
   }
   const std::string message = test::message_of<InputError>(

@@ -7,6 +7,7 @@
 
 #include "tests/ckpt/ckpt_support.h"
 #include "tests/ckpt/python.h"
+#include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace zero1;
@@ -145,7 +146,7 @@ print('read', len(lines), 'tensors of', ranks, 'ranks', 'with' if h5py else 'wit
 TEST_CASE("a reader written from the format's page finds every element") {
   const std::string python = test::python_with("json");
   if (python.empty()) {
-    MESSAGE("[skipped] no Python: apt install python3");
+    test::skip("no Python: apt install python3");
     return;
   }
   const std::string with_h5py = test::python_with("h5py");

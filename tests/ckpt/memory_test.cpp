@@ -14,6 +14,7 @@
 #include "tests/ckpt/ckpt_support.h"
 #include "tests/support/command.h"
 #include "tests/support/sanitizers.h"
+#include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace zero1;
@@ -53,7 +54,7 @@ std::int64_t peak_of(std::vector<std::string> words) {
 
 TEST_CASE("a checkpoint of 384 MiB is resharded and gathered with little more than the limit") {
   if (test::sanitized) {
-    MESSAGE("[skipped] sanitizers take memory of their own");
+    test::skip("sanitizers take memory of their own");
     return;
   }
   const test::TemporaryFolder folder;

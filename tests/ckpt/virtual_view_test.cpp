@@ -12,6 +12,7 @@
 #include "ckpt/verify.h"
 #include "tests/ckpt/ckpt_support.h"
 #include "tests/ckpt/python.h"
+#include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace zero1;
@@ -40,7 +41,7 @@ with h5py.File(sys.argv[1], 'r') as f:
 TEST_CASE("h5py reads every parameter in full shape, also after the folder was moved") {
   const std::string python = test::python_with("h5py, numpy");
   if (python.empty()) {
-    MESSAGE("[skipped] no Python with h5py: apt install python3-h5py");
+    test::skip("no Python with h5py: apt install python3-h5py");
     return;
   }
   const test::TemporaryFolder folder;
@@ -65,7 +66,7 @@ TEST_CASE("h5py reads every parameter in full shape, also after the folder was m
 TEST_CASE("whatever parameters are called, h5py finds them in the view and in the gathered file") {
   const std::string python = test::python_with("h5py, numpy");
   if (python.empty()) {
-    MESSAGE("[skipped] no Python with h5py: apt install python3-h5py");
+    test::skip("no Python with h5py: apt install python3-h5py");
     return;
   }
   // The name, and where it lies below /model.
@@ -156,7 +157,7 @@ with h5py.File(sys.argv[1], 'r') as f:
 
 TEST_CASE("h5dump reads it too") {
   if (test::run_command("h5dump --version").status != 0) {
-    MESSAGE("[skipped] no h5dump: apt install hdf5-tools");
+    test::skip("no h5dump: apt install hdf5-tools");
     return;
   }
   const test::TemporaryFolder folder;

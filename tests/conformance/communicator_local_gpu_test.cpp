@@ -24,9 +24,9 @@ TEST_SUITE("all ranks on one GPU"){ZERO1_COMMUNICATOR_SUITE(OneGpu)} TEST_SUITE(
 #else
 #include <doctest/doctest.h>
 
-#include <cstdio>
+#include "tests/support/skip.h"
 
 TEST_CASE("in-process ranks on GPUs") {
-  std::printf("[skipped] this build has no CUDA\n");
+  zero1::test::skip("this build has no CUDA");
 }
 #endif

@@ -34,9 +34,9 @@ ZERO1_COMMUNICATOR_CASE(Nccl, "a rank that leaves is named to all others", check
 #else
 #include <doctest/doctest.h>
 
-#include <cstdio>
+#include "tests/support/skip.h"
 
 TEST_CASE("NCCL's ranks") {
-  std::printf("[skipped] this build has no CUDA, or no NCCL\n");
+  zero1::test::skip("this build has no CUDA, or no NCCL");
 }
 #endif

@@ -1,7 +1,6 @@
 // The device suite on every visible GPU. Without one it is skipped, and says why.
-#include <cstdio>
-
 #include "device_suite.h"
+#include "tests/support/skip.h"
 
 #if ZERO1_HAVE_CUDA
 #include "core/device/cuda/cuda_device.h"
@@ -18,15 +17,13 @@ std::vector<Backend> backends() {
       list.push_back({"GPU " + std::to_string(gpu), [gpu] { return make_cuda_device({.ordinal = gpu}); }});
     }
   } catch (const InputError& error) {
-    static const bool told = std::printf("[skipped] no GPU: %s\n", error.what()) > 0;
-    (void)told;
+    skip(fmt::format("no GPU: {}", error.what()));
   }
   return list;
 }
 #else
 std::vector<Backend> backends() {
-  static const bool told = std::printf("[skipped] this build has no CUDA\n") > 0;
-  (void)told;
+  skip("this build has no CUDA");
   return {};
 }
 #endif

@@ -45,9 +45,9 @@ TEST_CASE("gpt-b follows its float64 trajectory on GPUs") {
 #endif
 }
 #else
-#include <cstdio>
+#include "tests/support/skip.h"
 
 TEST_CASE("trajectories on GPUs") {
-  std::printf("[skipped] this build has no CUDA\n");
+  test::skip("this build has no CUDA");
 }
 #endif

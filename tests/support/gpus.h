@@ -1,11 +1,14 @@
 // Tests on real GPUs: skipped, with the reason, where there are not enough.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <cstdlib>
 
 #include "core/base/error.h"
 #include "core/device/cuda/cuda_device.h"
+#include "tests/support/skip.h"
 
 namespace zero1::test {
 
@@ -15,12 +18,12 @@ inline int gpus_or_skip(int needed) {
   try {
     const int count = cuda_device_count();
     if (count >= needed) return count;
-    std::printf("[skipped] needs %d GPUs, %d visible\n", needed, count);
+    skip(fmt::format("needs {} GPUs, {} visible", needed, count));
   } catch (const InputError& error) {
-    std::printf("[skipped] no GPU: %s\n", error.what());
+    skip(fmt::format("no GPU: {}", error.what()));
   }
   std::fflush(stdout);
-  std::_Exit(0);
+  std::_Exit(skipped_status);
 }
 
 }  // namespace zero1::test

@@ -13,7 +13,9 @@ TEST_CASE("cuBLAS is loaded, and says that there is no GPU rather than crash") {
     CHECK(library.destroy(handle) == CUBLAS_STATUS_SUCCESS);
 }
 #else
+#include "tests/support/skip.h"
+
 TEST_CASE("cuBLAS is loaded") {
-  MESSAGE("[skipped] this build is without CUDA");
+  zero1::test::skip("this build is without CUDA");
 }
 #endif

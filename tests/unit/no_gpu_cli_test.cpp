@@ -5,12 +5,13 @@
 #include <filesystem>
 
 #include "tests/support/command.h"
+#include "tests/support/skip.h"
 
 using namespace zero1::test;
 
 TEST_CASE("without a GPU, --device cuda is an input error that names --device cpu") {
   if (std::filesystem::exists("/dev/nvidia0")) {
-    MESSAGE("[skipped] this machine has a GPU");
+    skip("this machine has a GPU");
     return;
   }
   const Outcome outcome = run_zero1("train --train-iters 1 --device cuda");

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "core/data/safetensors.h"
+#include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace zero1;
@@ -27,7 +28,7 @@ bool run_python(const std::string& script_path) {
 TEST_CASE("the Python library and we read each other's files") {
   const test::TemporaryFolder folder;
   if (!run_python(folder.write("probe.py", "import numpy, safetensors.numpy"))) {
-    MESSAGE("[skipped] " << python() << " has no safetensors and numpy: pip install safetensors numpy");
+    test::skip(fmt::format("{} has no safetensors and numpy: pip install safetensors numpy", python()));
     return;
   }
   SafetensorsWriter writer(folder.path("ours"),

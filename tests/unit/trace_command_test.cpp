@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "tests/support/command.h"
+#include "tests/support/skip.h"
 #include "tests/unit/trace_sample_run.h"
 
 using namespace zero1::trace;
@@ -50,7 +51,7 @@ TEST_CASE("zero1 trace summary and export") {
 
 TEST_CASE("the reader in docs/trace_format.md reads what the program writes") {
   if (run_command("python3 -c 'import struct'").status != 0) {
-    MESSAGE("[skipped] no python3");
+    test::skip("no python3");
     return;
   }
   const std::string document = test::read_file(std::string(ZERO1_GOLDEN_DIR) + "/../../docs/trace_format.md");

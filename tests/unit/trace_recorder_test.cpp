@@ -13,6 +13,7 @@
 #include "core/trace/reader.h"
 #include "core/trace/recorder.h"
 #include "core/trace/tracer.h"
+#include "tests/support/skip.h"
 #include "tests/unit/trace_test_support.h"
 
 using namespace zero1::trace;
@@ -274,7 +275,7 @@ TEST_CASE("bad ranks, a throwing sink and an impossible path are errors with wor
 
 TEST_CASE("a full disk is told at once when the header does not fit") {
   if (!std::filesystem::exists("/dev/full")) {
-    MESSAGE("[skipped] no /dev/full");
+    test::skip("no /dev/full");
     return;
   }
   RecorderOptions options;

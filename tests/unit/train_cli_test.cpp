@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "tests/support/command.h"
+#include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
 
 using nlohmann::json;
@@ -268,7 +269,7 @@ TEST_CASE("waiting OpenMP threads soon sleep, unless the user has said otherwise
                                       quoted(ZERO1_BIN_DIR "/zero1") + " --version");
   CHECK(display.status == 0);
   if (!display.says("GOMP_SPINCOUNT")) {
-    MESSAGE("[skipped] not GCC's OpenMP");
+    skip("not GCC's OpenMP");
     return;
   }
   CHECK(display.says("GOMP_SPINCOUNT = '1000'"));

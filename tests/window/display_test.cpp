@@ -1,5 +1,6 @@
 // One real window, on a virtual display, with real key presses.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/skip.h"
 #include "tests/window/window_support.h"
 #include "viz/panels/theme.h"
 
@@ -177,7 +179,7 @@ bool is_dark(const Picture& picture) {
 TEST_CASE("a real window opens, takes every key, remembers, and quits") {
   for (const char* program : {"Xvfb", "xdotool"}) {
     if (installed(program)) continue;
-    MESSAGE("[skipped] " << std::string(program) << " is not installed");
+    zero1::test::skip(fmt::format("{} is not installed", program));
     return;
   }
   Desk desk;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "tests/support/skip.h"
 #include "tests/window/window_support.h"
 #include "viz/app/fonts.h"
 #include "viz/panels/theme.h"
@@ -189,7 +190,7 @@ TEST_CASE("letters beyond Latin are drawn where a font has them") {
     return take(folder, "explore " + quoted(spec(name)), 1);
   };
   if (fonts.text.empty()) {
-    MESSAGE("[skipped] no font of the usual ones is installed");
+    test::skip("no font of the usual ones is installed");
     return;
   }
   CHECK(viz::test::different_pixels(drawn("\u0432\u0435\u0441"), drawn("\u043e\u0441\u044c")) > 5);
