@@ -148,7 +148,8 @@ TEST_CASE("at every number of ranks: the same bits at the same, the change's own
   }
 }
 
-TEST_CASE("768 ranks, more than a bucket has elements, go on with the same bits, and three go on with theirs") {
+TEST_CASE(
+    "768 ranks, more than a bucket has elements, go on with the same bits, and three go on with theirs") {
 #ifdef ZERO1_SANITIZED
   MESSAGE("[skipped] 1,536 threads are too many for a sanitizer");
   return;
