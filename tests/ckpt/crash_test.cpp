@@ -1,5 +1,6 @@
 // The program, killed or out of disk at one call after another: what was saved before stays and loads, what
 // is left behind is reported and can be removed. disk_shim.cpp counts the calls and does the killing.
+// Longer than other files: all of it is one experiment with different commands.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 

@@ -51,7 +51,7 @@ TEST_CASE("zero1 trace summary and export") {
 
 TEST_CASE("the reader in docs/trace_format.md reads what the program writes") {
   if (run_command("python3 -c 'import struct'").status != 0) {
-    test::skip("no python3");
+    zero1::test::skip("no python3");
     return;
   }
   const std::string document = test::read_file(std::string(ZERO1_GOLDEN_DIR) + "/../../docs/trace_format.md");

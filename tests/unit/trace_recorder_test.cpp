@@ -275,7 +275,7 @@ TEST_CASE("bad ranks, a throwing sink and an impossible path are errors with wor
 
 TEST_CASE("a full disk is told at once when the header does not fit") {
   if (!std::filesystem::exists("/dev/full")) {
-    test::skip("no /dev/full");
+    zero1::test::skip("no /dev/full");
     return;
   }
   RecorderOptions options;
