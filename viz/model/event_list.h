@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -45,8 +46,9 @@ class EventList {
   ListFilter filter_;
   std::vector<std::string> words_;
   std::unordered_map<std::uint64_t, bool> text_matches_;  ///< by what an event's words depend on
-  std::vector<std::uint32_t> settled_;  ///< recorded up to settled_ns_, which nothing comes before any more
-  std::vector<std::uint32_t> tail_;
+  // In pieces, so that no frame ever moves millions of rows.
+  std::deque<std::uint32_t> settled_;  ///< recorded up to settled_ns_, which nothing comes before any more
+  std::deque<std::uint32_t> tail_;
   std::int64_t settled_ns_ = INT64_MIN;
   // The pass over what is behind settled_ns_, which may take several frames.
   std::uint64_t revision_ = 0;
