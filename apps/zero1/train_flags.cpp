@@ -302,6 +302,7 @@ void read_config_file(CLI::App& cmd, const std::string& path) {
   } catch (const CLI::Error& error) {
     throw InputError(fmt::format("--config {}: {}", path, error.what()));
   }
+  std::set<std::string> seen;
   for (const CLI::ConfigItem& item : items) {
     if (!item.parents.empty()) {
       throw InputError(
@@ -310,6 +311,13 @@ void read_config_file(CLI::App& cmd, const std::string& path) {
     CLI::Option* option = cmd.get_option_no_throw("--" + item.name);
     if (option == nullptr || option->get_name() == "--config" || option == cmd.get_help_ptr()) {
       throw InputError(fmt::format("--config {}: '{}' is no flag of `zero1 train`", path, item.name));
+    }
+    if (!seen.insert(item.name).second)
+      throw InputError(fmt::format("--config {}: '{}' appears twice", path, item.name));
+    const bool takes_many = option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+    if (item.inputs.size() > 1 && !takes_many) {
+      throw InputError(
+          fmt::format("--config {}: {}: expected one value, found {}", path, item.name, item.inputs.size()));
     }
     if (option->count() > 0) continue;
     try {

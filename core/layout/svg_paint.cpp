@@ -37,9 +37,17 @@ Rgb mix(const Rgb& a, const Rgb& b, double t) {
 }  // namespace
 
 std::string escaped(std::string_view text) {
+  constexpr std::string_view replacement = "\uFFFD";
   std::string out;
   out.reserve(text.size());
-  for (const char c : text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const std::string_view three = text.substr(i, 3);
+    if (three == "\xEF\xBF\xBE" || three == "\xEF\xBF\xBF") {  // U+FFFE and U+FFFF are no characters of XML
+      out += replacement;
+      i += 2;
+      continue;
+    }
     switch (c) {
       case '&': out += "&amp;"; break;
       case '<': out += "&lt;"; break;
@@ -48,7 +56,7 @@ std::string escaped(std::string_view text) {
       case '\n': out += '\n'; break;
       default:
         if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
-          out += "\xEF\xBF\xBD";
+          out += replacement;
         } else {
           out += c;
         }

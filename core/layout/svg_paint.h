@@ -11,7 +11,8 @@
 
 namespace zero1::svg {
 
-/// Text as XML content or attribute; control characters, which XML cannot hold, become U+FFFD.
+/// Text as XML content or attribute; control characters, U+FFFE and U+FFFF, which XML cannot hold, become
+/// U+FFFD.
 std::string escaped(std::string_view text);
 
 /// About how wide `text` is in the map's font.

@@ -140,6 +140,11 @@ TEST_CASE("names cannot break the picture, and odd layouts can be drawn") {
   CHECK(well_formed(ownership_svg(compute_layout(two_params(), two_ranks()))));
   CHECK(well_formed(ownership_svg(compute_layout({}, {}))));
   CHECK(well_formed(ownership_svg(compute_layout({{"none", {0}}}, two_ranks()))));
+  // Two code points that UTF-8 can write and XML cannot hold.
+  const std::string odd = ownership_svg(compute_layout({{"a\xEF\xBF\xBE-\xEF\xBF\xBF", {100}}}, two_ranks()));
+  CHECK(contains(odd, "a\uFFFD-\uFFFD"));
+  CHECK_FALSE(contains(odd, "\xEF\xBF\xBE"));
+  CHECK_FALSE(contains(odd, "\xEF\xBF\xBF"));
   CHECK(well_formed(ownership_svg(golden("layout_small.json", "moe-tiny-dp4-edp2"), {"", 10})));
   CHECK(well_formed(ownership_svg(golden("layout_small.json", "gpt-tiny-shared-embedding", max_dp_size))));
 }

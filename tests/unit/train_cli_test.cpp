@@ -140,6 +140,9 @@ TEST_CASE("bad flags and files give status 2 and name themselves") {
       {"--param-group 'wte*:lr_mult=1,'", "--param-group"},
       {"--param-group 'wte*:lr_mult=inf'", "--param-group"},
       {"--config " + quoted(folder.write("octal.toml", "dp = 010")), "whole number"},
+      {"--config " + quoted(folder.write("twice.toml", "lr = 0.5\nseed = 1\nlr = 0.25\n")),
+       "'lr' appears twice"},
+      {"--config " + quoted(folder.write("list.toml", "lr = [0.5, 0.25]\n")), "expected one value, found 2"},
   };
   for (const auto& c : cases) {
     const Outcome outcome = run_zero1(tiny + c.flags);
