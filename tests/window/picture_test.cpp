@@ -190,7 +190,7 @@ TEST_CASE("letters beyond Latin are drawn where a font has them") {
     return take(folder, "explore " + quoted(spec(name)), 1);
   };
   if (fonts.text.empty()) {
-    test::skip("no font of the usual ones is installed");
+    zero1::test::skip("no font of the usual ones is installed");
     return;
   }
   CHECK(viz::test::different_pixels(drawn("\u0432\u0435\u0441"), drawn("\u043e\u0441\u044c")) > 5);
