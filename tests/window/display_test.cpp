@@ -70,7 +70,7 @@ class Process {
 
 /// Asks again and again, for as long as a slow machine may need.
 bool comes_true(const std::function<bool()>& question) {
-  for (const auto end = std::chrono::steady_clock::now() + 60s; std::chrono::steady_clock::now() < end;) {
+  for (const auto end = std::chrono::steady_clock::now() + 120s; std::chrono::steady_clock::now() < end;) {
     if (question()) return true;
     std::this_thread::sleep_for(50ms);
   }
@@ -98,6 +98,7 @@ Picture screen(const TemporaryFolder& home) {
   REQUIRE(word(11) == 32);
   if (file.size() < start + line * height) return {};
   Picture picture{static_cast<int>(width), static_cast<int>(height), {}};
+  picture.pixels.reserve(4 * width * height);
   for (std::size_t y = 0; y < height; ++y) {
     for (std::size_t x = 0; x < width; ++x) {
       const auto* pixel = reinterpret_cast<const unsigned char*>(&file[start + y * line + 4 * x]);
