@@ -148,8 +148,10 @@ TEST_CASE("at every number of ranks: the same bits at the same, the change's own
   }
 }
 
-TEST_CASE(
-    "768 ranks, more than a bucket has elements, go on with the same bits, and three go on with theirs") {
+// By hand, since 1,536 threads take a minute, and several where the machine is busy:
+// build/dev/bin/ckpt_resume --no-skip --test-case='768*'
+TEST_CASE("768 ranks, more than a bucket has elements, go on with the same bits; three go on from there" *
+          doctest::skip()) {
 #ifdef ZERO1_SANITIZED
   MESSAGE("[skipped] 1,536 threads are too many for a sanitizer");
   return;
