@@ -152,9 +152,8 @@ TEST_CASE("at every number of ranks: the same bits at the same, the change's own
   }
 }
 
-TEST_CASE(
-    "768 ranks, more than a bucket has elements, go on with the same bits, and three go on with theirs" *
-    doctest::skip(test::sanitized)) {  // 1,536 threads are too many for a sanitizer
+TEST_CASE("768 ranks, more than a bucket has elements, go on with the same bits; three go on from there" *
+          doctest::skip(test::sanitized)) {  // 1,536 threads are too many for a sanitizer
   const auto config = [](int dp, std::int64_t iterations) {
     TrainConfig c = small_gpt(1, iterations);
     c.dp = dp;
