@@ -73,6 +73,21 @@ TEST_CASE("hidden panels leave their room to the others, and Ctrl with a number 
   CHECK(without.gui.vertices() > everything / 2);
 }
 
+TEST_CASE("Ctrl with - = [ ] moves the bars between panels, and not out of the window") {
+  Fixture f;
+  const float upper = f.shell->preferences().upper_share;
+  const float right = f.shell->preferences().right_share;
+  f.gui.ctrl_key('=');
+  CHECK(f.shell->preferences().upper_share > upper);
+  f.gui.ctrl_key('-');
+  CHECK(f.shell->preferences().upper_share == doctest::Approx(upper));
+  f.gui.ctrl_key('[');
+  CHECK(f.shell->preferences().right_share > right);
+  for (int i = 0; i < 60; ++i) f.gui.ctrl_key(']');
+  CHECK(f.shell->preferences().right_share == doctest::Approx(0.12F));
+  CHECK(f.gui.vertices() > 0);
+}
+
 TEST_CASE("sliders redraw the map at once") {
   Fixture f;
   const auto before = f.shell->document().layout;

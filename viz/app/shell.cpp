@@ -115,6 +115,16 @@ void Shell::handle_keys() {
   for (int number = 1; number <= 9; ++number) {
     if (input::pressed(static_cast<char>('0' + number))) focus_panel(number);
   }
+  constexpr float step = 0.02F;
+  if (input::pressed('-', true)) move_bar(preferences_.upper_share, -step);
+  if (input::pressed('=', true)) move_bar(preferences_.upper_share, step);
+  if (input::pressed('[', true)) move_bar(preferences_.right_share, step);
+  if (input::pressed(']', true)) move_bar(preferences_.right_share, -step);
+}
+
+/// The bars between panels, as far as the mouse can drag them.
+void Shell::move_bar(float& share, float by) {
+  share = std::clamp(share + by, 0.12F, 0.85F);
 }
 
 /// Panels are numbered in the order of the menu.
@@ -265,7 +275,7 @@ void Shell::draw_splitter(const char* id, const Area& area, bool vertical, float
   }
   if (!ImGui::IsItemActive()) return;
   const ImVec2 moved = ImGui::GetIO().MouseDelta;
-  share = std::clamp(share + sign * (vertical ? moved.x : moved.y) / std::max(whole, 1.0F), 0.12F, 0.85F);
+  move_bar(share, sign * (vertical ? moved.x : moved.y) / std::max(whole, 1.0F));
 }
 
 void Shell::draw_window(Entry& entry, const Area& area) {
@@ -322,6 +332,7 @@ void Shell::draw_help() {
   if (!page.begin(help_open_)) return;
   page.section("Everywhere",
                "Ctrl+1 … Ctrl+9  go to a panel; the menu Panels has the numbers\n"
+               "Ctrl+-, Ctrl+=  move the bar below the map; Ctrl+[, Ctrl+]  the bar of the right column\n"
                "Ctrl+T  dark or light theme\nCtrl+Q  quit\nF1, Esc  this page\n"
                "arrows, Enter, Space  walk through buttons and tabs of the panel in use; Alt for the menu\n"
                "click  selects a rank, bucket, parameter or event in every panel at once");

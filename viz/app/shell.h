@@ -48,6 +48,7 @@ class Shell {
   int shown_tabs() const;
 
   void handle_keys();
+  static void move_bar(float& share, float by);
   void focus_panel(int number);
   void draw_menu();
   void draw_status(const Area& area);
