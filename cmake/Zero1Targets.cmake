@@ -27,6 +27,18 @@ function(zero1_library name)
   target_link_libraries(${name} PUBLIC zero1_options ${ARG_LINK})
 endfunction()
 
+# zero1_command_line(TARGET …): code that reads flags. It runs once, and CLI11 takes up to half a minute a file
+# to optimise.
+function(zero1_command_line)
+  foreach(target ${ARGN})
+    if(ZERO1_SANITIZE)
+      target_compile_options(${target} PRIVATE -O0)
+    else()
+      target_compile_options(${target} PRIVATE -O1)
+    endif()
+  endforeach()
+endfunction()
+
 # zero1_tests(PREFIX LINK …): every *_test.cpp here becomes one doctest program and one CTest test,
 # PREFIX_<file name without _test>. Tests that need more than 60 s under a sanitizer are too long.
 function(zero1_tests prefix)

@@ -48,6 +48,6 @@ TEST_CASE("gpt-b follows its float64 trajectory on GPUs") {
 #include "tests/support/skip.h"
 
 TEST_CASE("trajectories on GPUs") {
-  test::skip("this build has no CUDA");
+  zero1::test::skip("this build has no CUDA");
 }
 #endif
