@@ -14,7 +14,6 @@
 #include "core/device/cpu/cpu_device.h"
 #include "core/device/cpu/vec.h"
 
-#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions only
 
 namespace {
 

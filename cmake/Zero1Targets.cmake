@@ -12,7 +12,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   list(APPEND flags -Wno-restrict)
 endif()
 if(ZERO1_NATIVE)
-  list(APPEND flags -march=native)
+  # The property ZERO1_PROCESSOR of a target names another one.
+  list(APPEND flags -march=$<IF:$<BOOL:$<TARGET_PROPERTY:ZERO1_PROCESSOR>>,$<TARGET_PROPERTY:ZERO1_PROCESSOR>,native>)
 endif()
 if(ZERO1_SANITIZE)
   list(APPEND flags -fsanitize=${ZERO1_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

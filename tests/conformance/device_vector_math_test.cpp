@@ -8,7 +8,6 @@
 
 #include "core/device/cpu/vector_math.h"
 
-#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions only
 
 namespace zero1::cpu {
 namespace {

@@ -14,38 +14,39 @@ namespace zero1::cpu {
 
 namespace {
 
-constexpr std::uint32_t infinity_bits = 0x7F800000u;
+constexpr std::int32_t infinity_bits = 0x7F800000;
 
 struct GradStats {
-  std::uint32_t max_bits = 0;  ///< of |x|: as unsigned integers, magnitudes order like the numbers
+  std::int32_t max_bits = 0;  ///< of |x|: as integers, magnitudes order like the numbers
   std::int64_t non_finite = 0;
 };
 
 /// Calls `also(i, part, value)` with what it has read, so that a pass over memory can serve twice.
 template <class T, class Also>
 GradStats stats_of(const T* x, std::int64_t begin, std::int64_t end, Also&& also) {
-  constexpr std::int64_t block = std::int64_t{1} << 24;  // counts of a lane stay below 2^32
+  constexpr std::int64_t block = std::int64_t{1} << 24;  // counts of a lane stay below 2^31
   GradStats total;
   for (std::int64_t start = begin; start < end; start += block) {
-    UintVec largest{};
-    UintVec bad{};
+    IntVec largest{};  // signed: not every processor compares unsigned lanes
+    IntVec bad{};
     for_lanes(start, std::min(end, start + block), [&](std::int64_t i, auto part) {
       const Vec value = load(x + i, part);
-      const UintVec magnitude = bits_of(value) & 0x7FFFFFFFu;
-      const UintVec finite = magnitude < infinity_bits ? magnitude : UintVec{};
+      const IntVec magnitude = std::bit_cast<IntVec>(value) & 0x7FFFFFFF;
+      const IntVec finite = magnitude < infinity_bits ? magnitude : IntVec{};
       largest = finite > largest ? finite : largest;
-      bad += magnitude < infinity_bits ? UintVec{} : UintVec{} + 1u;
+      bad += magnitude < infinity_bits ? IntVec{} : IntVec{} + 1;
       also(i, part, value);
     });
     for (int lane = 0; lane < lanes; ++lane) {
-      total.max_bits = std::max(total.max_bits, std::uint32_t{largest[lane]});
+      total.max_bits = std::max(total.max_bits, std::int32_t{largest[lane]});
       total.non_finite += bad[lane];
     }
   }
   return total;
 }
 
-using Doubles = double __attribute__((vector_size(64)));  // half the lanes of a Vec
+constexpr int half_lanes = lanes / 2;
+using Doubles = double __attribute__((vector_size(half_lanes * 8)));
 
 template <class T>
 void add_slices(const SliceGrids& grids, const T* x, std::int64_t begin, std::int64_t end, double sums[3]) {
@@ -55,9 +56,9 @@ void add_slices(const SliceGrids& grids, const T* x, std::int64_t begin, std::in
     float narrow_lanes[lanes];
     std::memcpy(narrow_lanes, &v, sizeof v);
     for (int half = 0; half < 2; ++half) {
-      using HalfVec = float __attribute__((vector_size(32)));
+      using HalfVec = float __attribute__((vector_size(half_lanes * 4)));
       HalfVec h;
-      std::memcpy(&h, narrow_lanes + half * 8, sizeof h);
+      std::memcpy(&h, narrow_lanes + half * half_lanes, sizeof h);
       const Doubles wide = __builtin_convertvector(h, Doubles);
       Doubles rest = wide * wide;
       for (int s = 0; s < 3; ++s) {
@@ -69,7 +70,7 @@ void add_slices(const SliceGrids& grids, const T* x, std::int64_t begin, std::in
   });
   for (int s = 0; s < 3; ++s) {
     sums[s] = 0;
-    for (int lane = 0; lane < 8; ++lane) sums[s] += acc[s][0][lane] + acc[s][1][lane];
+    for (int lane = 0; lane < half_lanes; ++lane) sums[s] += acc[s][0][lane] + acc[s][1][lane];
   }
 }
 

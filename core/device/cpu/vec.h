@@ -1,10 +1,19 @@
-// Sixteen fp32 lanes, and loops over arrays in steps of them.
+// One register of fp32 lanes, and loops over arrays in steps of them.
 //
 // Loops end with a partial step that runs the same instructions on zero-filled lanes. An element's
 // result therefore depends neither on its position nor on how a range is cut.
 #pragma once
 
-#if defined(__F16C__) || defined(__FMA__)
+// The lanes of a register: wider vectors than the processor's are taken apart badly by compilers.
+#if defined(__AVX512F__)
+#define ZERO1_LANES 16
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define ZERO1_LANES 8
+#else
+#define ZERO1_LANES 4
+#endif
+
+#if ZERO1_LANES > 4
 #include <immintrin.h>
 #endif
 
@@ -17,15 +26,15 @@
 
 namespace zero1::cpu {
 
-inline constexpr int lanes = 16;
-using Vec = float __attribute__((vector_size(64)));
-using IntVec = std::int32_t __attribute__((vector_size(64)));
-using UintVec = std::uint32_t __attribute__((vector_size(64)));
-using HalfBits = std::uint16_t __attribute__((vector_size(32)));
+inline constexpr int lanes = ZERO1_LANES;
+using Vec = float __attribute__((vector_size(lanes * 4)));
+using IntVec = std::int32_t __attribute__((vector_size(lanes * 4)));
+using UintVec = std::uint32_t __attribute__((vector_size(lanes * 4)));
+using HalfBits = std::uint16_t __attribute__((vector_size(lanes * 2)));
 
 #define ZERO1_INLINE [[gnu::always_inline]] inline
 
-#if defined(__AVX512F__)
+#if ZERO1_LANES == 16
 /// The mask of the zero-masking intrinsics: unlike the plain ones they need no undefined operand, about
 /// which g++ 12 warns.
 inline constexpr __mmask16 every_lane = 0xFFFF;
@@ -51,23 +60,18 @@ ZERO1_INLINE Vec min(Vec a, Vec b) {
 
 /// a * b + c, rounded once where the processor can.
 ZERO1_INLINE Vec fma(Vec a, Vec b, Vec c) {
-#if defined(__AVX512F__)
+#if ZERO1_LANES == 16
   return std::bit_cast<Vec>(
       _mm512_fmadd_ps(std::bit_cast<__m512>(a), std::bit_cast<__m512>(b), std::bit_cast<__m512>(c)));
-#elif defined(__FMA__)
-  __m256 x[2], y[2], z[2];
-  std::memcpy(x, &a, sizeof a);
-  std::memcpy(y, &b, sizeof b);
-  std::memcpy(z, &c, sizeof c);
-  for (int i = 0; i < 2; ++i) z[i] = _mm256_fmadd_ps(x[i], y[i], z[i]);
-  std::memcpy(&c, z, sizeof c);
-  return c;
+#elif ZERO1_LANES == 8
+  return std::bit_cast<Vec>(
+      _mm256_fmadd_ps(std::bit_cast<__m256>(a), std::bit_cast<__m256>(b), std::bit_cast<__m256>(c)));
 #else
   return a * b + c;
 #endif
 }
 
-// ---- sixteen bf16 or fp16 elements ----
+// ---- a register of bf16 or fp16 elements ----
 
 template <class T>
 ZERO1_INLINE Vec unpack(HalfBits half);
@@ -76,7 +80,7 @@ ZERO1_INLINE HalfBits pack(Vec v);
 
 template <>
 ZERO1_INLINE Vec unpack<BFloat16>(HalfBits half) {
-#if defined(__AVX512F__)  // g++ 12 splits the generic conversion
+#if ZERO1_LANES == 16  // g++ 12 splits the generic conversion
   const __m512i wide = _mm512_maskz_cvtepu16_epi32(every_lane, std::bit_cast<__m256i>(half));
   return from_bits(std::bit_cast<UintVec>(wide) << 16);
 #else
@@ -98,8 +102,9 @@ ZERO1_INLINE HalfBits pack<BFloat16>(Vec v) {
 #endif
   const UintVec rounded = u + 0x7FFFu + ((u >> 16) & 1u);
   const UintVec quiet_nan = u | 0x00400000u;
-  const UintVec result = ((u & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : rounded) >> 16;
-#if defined(__AVX512F__)
+  const auto is_nan = v != v;
+  const UintVec result = (is_nan ? quiet_nan : rounded) >> 16;
+#if ZERO1_LANES == 16
   return std::bit_cast<HalfBits>(_mm512_maskz_cvtepi32_epi16(every_lane, std::bit_cast<__m512i>(result)));
 #else
   return __builtin_convertvector(result, HalfBits);
@@ -108,16 +113,10 @@ ZERO1_INLINE HalfBits pack<BFloat16>(Vec v) {
 
 template <>
 ZERO1_INLINE Vec unpack<Float16>(HalfBits half) {
-#if defined(__AVX512F__)
+#if ZERO1_LANES == 16
   return std::bit_cast<Vec>(_mm512_maskz_cvtph_ps(every_lane, std::bit_cast<__m256i>(half)));
-#elif defined(__F16C__)
-  __m128i part[2];
-  __m256 wide[2];
-  std::memcpy(part, &half, sizeof half);
-  for (int i = 0; i < 2; ++i) wide[i] = _mm256_cvtph_ps(part[i]);
-  Vec v;
-  std::memcpy(&v, wide, sizeof v);
-  return v;
+#elif ZERO1_LANES == 8
+  return std::bit_cast<Vec>(_mm256_cvtph_ps(std::bit_cast<__m128i>(half)));
 #else
   Vec v;
   for (int i = 0; i < lanes; ++i) {
@@ -131,17 +130,11 @@ ZERO1_INLINE Vec unpack<Float16>(HalfBits half) {
 
 template <>
 ZERO1_INLINE HalfBits pack<Float16>(Vec v) {
-#if defined(__AVX512F__)
+#if ZERO1_LANES == 16
   return std::bit_cast<HalfBits>(
       _mm512_maskz_cvtps_ph(every_lane, std::bit_cast<__m512>(v), _MM_FROUND_TO_NEAREST_INT));
-#elif defined(__F16C__)
-  __m256 part[2];
-  __m128i half[2];
-  std::memcpy(part, &v, sizeof v);
-  for (int i = 0; i < 2; ++i) half[i] = _mm256_cvtps_ph(part[i], _MM_FROUND_TO_NEAREST_INT);
-  HalfBits result;
-  std::memcpy(&result, half, sizeof result);
-  return result;
+#elif ZERO1_LANES == 8
+  return std::bit_cast<HalfBits>(_mm256_cvtps_ph(std::bit_cast<__m256>(v), _MM_FROUND_TO_NEAREST_INT));
 #else
   HalfBits half;
   for (int i = 0; i < lanes; ++i) half[i] = Float16(v[i]).bits;
@@ -184,7 +177,7 @@ ZERO1_INLINE Vec as_stored(Vec v) {
 struct AllLanes {};
 struct FirstLanes {
   int count;
-#if defined(__AVX512F__)
+#if ZERO1_LANES == 16
   __mmask16 mask() const {
     return static_cast<__mmask16>((1u << count) - 1u);
   }
@@ -239,7 +232,7 @@ ZERO1_INLINE Vec valid(Vec v, AllLanes, float) {
   return v;
 }
 ZERO1_INLINE Vec valid(Vec v, FirstLanes part, float neutral) {
-#if defined(__AVX512F__)
+#if ZERO1_LANES == 16
   return std::bit_cast<Vec>(
       _mm512_mask_mov_ps(_mm512_set1_ps(neutral), part.mask(), std::bit_cast<__m512>(v)));
 #else

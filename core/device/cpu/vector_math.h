@@ -8,8 +8,10 @@
 namespace zero1::cpu {
 
 ZERO1_INLINE Vec sqrt(Vec v) {
-#if defined(__AVX512F__)
+#if ZERO1_LANES == 16
   return std::bit_cast<Vec>(_mm512_maskz_sqrt_ps(every_lane, std::bit_cast<__m512>(v)));
+#elif ZERO1_LANES == 8
+  return std::bit_cast<Vec>(_mm256_sqrt_ps(std::bit_cast<__m256>(v)));
 #else
   for (int i = 0; i < lanes; ++i) v[i] = std::sqrt(v[i]);
   return v;
@@ -18,7 +20,7 @@ ZERO1_INLINE Vec sqrt(Vec v) {
 
 /// x * 2^n for integers n of [-150, 129].
 ZERO1_INLINE Vec scale_by_power(Vec x, Vec n) {
-#if defined(__AVX512F__)
+#if ZERO1_LANES == 16
   return std::bit_cast<Vec>(
       _mm512_maskz_scalef_ps(every_lane, std::bit_cast<__m512>(x), std::bit_cast<__m512>(n)));
 #else
