@@ -80,9 +80,11 @@ ZERO1_INLINE HalfBits pack(Vec v);
 
 template <>
 ZERO1_INLINE Vec unpack<BFloat16>(HalfBits half) {
-#if ZERO1_LANES == 16  // g++ 12 splits the generic conversion
+#if ZERO1_LANES == 16  // g++ 12 splits the generic conversions
   const __m512i wide = _mm512_maskz_cvtepu16_epi32(every_lane, std::bit_cast<__m256i>(half));
   return from_bits(std::bit_cast<UintVec>(wide) << 16);
+#elif ZERO1_LANES == 8
+  return from_bits(std::bit_cast<UintVec>(_mm256_cvtepu16_epi32(std::bit_cast<__m128i>(half))) << 16);
 #else
   return from_bits(__builtin_convertvector(half, UintVec) << 16);
 #endif
@@ -102,10 +104,14 @@ ZERO1_INLINE HalfBits pack<BFloat16>(Vec v) {
 #endif
   const UintVec rounded = u + 0x7FFFu + ((u >> 16) & 1u);
   const UintVec quiet_nan = u | 0x00400000u;
-  const auto is_nan = v != v;
+  const auto is_nan = std::bit_cast<IntVec>(u & 0x7FFFFFFFu) > 0x7F800000;
   const UintVec result = (is_nan ? quiet_nan : rounded) >> 16;
 #if ZERO1_LANES == 16
   return std::bit_cast<HalfBits>(_mm512_maskz_cvtepi32_epi16(every_lane, std::bit_cast<__m512i>(result)));
+#elif ZERO1_LANES == 8
+  const auto wide = std::bit_cast<__m256i>(result);
+  return std::bit_cast<HalfBits>(
+      _mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1)));
 #else
   return __builtin_convertvector(result, HalfBits);
 #endif
