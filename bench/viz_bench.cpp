@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -39,11 +40,15 @@ constexpr double bars_bound = 20'000;
 
 bool all_within = true;
 
-void print(const char* what, double value, const char* unit, double bound) {
-  const double ratio = value / bound;
-  all_within = all_within && ratio <= 1;
-  fmt::print("  {:<58} {:>9.2f} {:<6} bound {:>6.0f}   ratio {:.2f}{}\n", what, value, unit, bound, ratio,
-             ratio <= 1 ? "" : "   MISSED");
+/// A row: the figure, and how it stands to what it may be at most. 0: it is told, not judged.
+void print(const char* what, double value, const char* unit, double bound = 0) {
+  fmt::print("  {:<58} {:>9.2f} {:<6}", what, value, unit);
+  if (bound > 0) {
+    const double ratio = value / bound;
+    all_within = all_within && ratio <= 1;
+    fmt::print(" bound {:>6.0f}   ratio {:.2f}{}", bound, ratio, ratio <= 1 ? "" : "   MISSED");
+  }
+  fmt::print("\n");
 }
 
 double since_s(std::int64_t start_ns) {
@@ -113,10 +118,9 @@ void measure_opening(const std::string& path, std::shared_ptr<EventIndex>& index
              frames, slowest_absorb_ms);
   print("open() until the first picture with events", first_picture_s, "s", first_picture_bound_s);
   print("open() until the index is complete", index_s, "s", index_bound_s);
-  fmt::print("  {:<58} {:>9.2f} s\n", "of that: computing on all threads, with the frames' bars",
-             index_cpu_s);
+  print("of that: computing on all threads, with the frames' bars", index_cpu_s, "s");
   print("anonymous memory / events, all included", bytes, "bytes", memory_bound_bytes);
-  fmt::print("  {:<58} {:>9} \n\n", "events", format_count(index->size()));
+  fmt::print("  {} events\n\n", format_count(index->size()));
 }
 
 void measure_indexing_alone(const std::string& path) {
@@ -125,11 +129,11 @@ void measure_indexing_alone(const std::string& path) {
   auto index = EventIndex::open(trace::Reader(path));
   index->absorb_all();
   fmt::print("\nfor comparison: open() and absorb_all(), no frames between\n");
-  fmt::print("  {:<58} {:>9.2f} s\n", "wall time", since_s(start_ns));
+  print("wall time", since_s(start_ns), "s");
   const double thread_s = (cpu_ms() - start_thread_ms) / 1e3;
-  fmt::print("  {:<58} {:>9.2f} s\n", "computing: absorb(), on the drawing thread", thread_s);
-  fmt::print("  {:<58} {:>9.2f} s\n", "computing: reading and packing, in the background",
-             (cpu_ms(CLOCK_PROCESS_CPUTIME_ID) - start_cpu_ms) / 1e3 - thread_s);
+  print("computing: absorb(), on the drawing thread", thread_s, "s");
+  print("computing: reading and packing, in the background",
+        (cpu_ms(CLOCK_PROCESS_CPUTIME_ID) - start_cpu_ms) / 1e3 - thread_s, "s");
 }
 
 /// Views from the whole run to single events, at several places; each is drawn as the second of two frames.
@@ -169,15 +173,25 @@ void measure_frames(const EventIndex& index) {
   print("most bars", static_cast<double>(most_bars), "", bars_bound);
 }
 
+/// A panel that fills 2560 × 1440 pixels, with a recording.
+struct WholeScreen {
+  std::unique_ptr<Panel> panel;
+  Document document;
+  Theme theme;
+  viz::test::Gui gui;
+
+  WholeScreen(std::unique_ptr<Panel> shown, const std::shared_ptr<EventIndex>& index, const std::string& path)
+      : panel(std::move(shown)), gui(*panel, document, theme, 2560, 1440) {
+    document.info = trace::Reader(path).info();
+    document.events = index;
+    gui.frame(3);
+  }
+};
+
 /// The panel as a whole, at 2560 × 1440: the draw lists of a frame, from the input to the last vertex.
 void measure_panel(const std::shared_ptr<EventIndex>& index, const std::string& path) {
-  Document document;
-  document.info = trace::Reader(path).info();
-  document.events = index;
-  const Theme theme;
-  const auto panel = make_timeline_panel();
-  viz::test::Gui gui(*panel, document, theme, 2560, 1440);
-  gui.frame(3);
+  WholeScreen screen(make_timeline_panel(), index, path);
+  viz::test::Gui& gui = screen.gui;
   double slowest_ms = 0;
   int most_vertices = 0;
   for (int zoom = 0; zoom < 40; ++zoom) {
@@ -198,13 +212,8 @@ void measure_panel(const std::shared_ptr<EventIndex>& index, const std::string& 
 
 /// The event log beside it: while it lists all events, and as it is scrolled through all of them.
 void measure_log(const std::shared_ptr<EventIndex>& index, const std::string& path) {
-  Document document;
-  document.info = trace::Reader(path).info();
-  document.events = index;
-  const Theme theme;
-  const auto panel = make_log_panel();
-  viz::test::Gui gui(*panel, document, theme, 2560, 1440);
-  gui.frame(3);
+  WholeScreen screen(make_log_panel(), index, path);
+  viz::test::Gui& gui = screen.gui;
   const auto slowest_of = [&](int frames, const std::function<void(int)>& before) {
     double slowest_ms = 0;
     for (int i = 0; i < frames; ++i) {
@@ -241,12 +250,12 @@ void measure_questions(const EventIndex& index, const bench::BigTrace& shape) {
                  ? 1
                  : 0;
   }
-  fmt::print("\n  {:<58} {:>9.2f} us   ({} found)\n", "the state of one bucket on one rank at a moment",
-             (cpu_ms() - start_ms) * 1e3 / repeats, found);
+  fmt::print("\nquestions to the index, mean of {}; {} of the first had an answer\n", repeats, found);
+  print("the state of one bucket on one rank at a moment", (cpu_ms() - start_ms) * 1e3 / repeats, "us");
   start_ms = cpu_ms();
   EventId id = 0;
   for (int i = 0; i < repeats; ++i) id = index.next(id).value_or(0);
-  fmt::print("  {:<58} {:>9.2f} us\n", "the next event of any kind", (cpu_ms() - start_ms) * 1e3 / repeats);
+  print("the next event of any kind", (cpu_ms() - start_ms) * 1e3 / repeats, "us");
 }
 
 /// A live run: events that arrive 100,000 a second, taken over in frames.
@@ -270,7 +279,7 @@ void measure_live(const std::vector<trace::Event>& events, int ranks) {
   }
   fmt::print("\nlive, 100,000 events/s in frames of 1/60 s: push, absorb and bars\n");
   print("push to bars, slowest frame", slowest_ms, "ms", 50);
-  fmt::print("  {:<58} {:>9.2f} ms\n", "mean", sum_ms / frames);
+  print("mean", sum_ms / frames, "ms");
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <list>
 #include <mutex>
 
+#include "core/base/error.h"
+
 namespace zero1::trace {
 
 namespace {
@@ -201,6 +203,15 @@ void Gate::shutdown() noexcept {
     impl_->shut = true;
     impl_->release_all();
   });
+}
+
+void Gate::stop() noexcept {
+  stopped_.store(true, std::memory_order_relaxed);
+  shutdown();
+}
+
+void Gate::throw_stopped() {
+  throw Error("the run was stopped");
 }
 
 }  // namespace zero1::trace

@@ -102,10 +102,20 @@ class Gate {
   /// Lets everything through for good: the run is ending or failing. Later commands do nothing.
   void shutdown() noexcept;
 
+  /// Ends the run: a shutdown after which the ranks' own threads fail at the next event that they come to.
+  void stop() noexcept;
+
+  /// Throws Error after `stop`. Called on a rank's own thread, where an exception ends the rank.
+  void check_stopped() const {
+    if (stopped_.load(std::memory_order_relaxed)) throw_stopped();
+  }
+
  private:
   void hold(const Event& event);
+  [[noreturn]] static void throw_stopped();
 
   std::atomic<bool> open_{true};
+  std::atomic<bool> stopped_{false};
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

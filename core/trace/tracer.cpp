@@ -45,6 +45,7 @@ void Tracer::complete(Event& event) const {
 void Tracer::emit_instant(Event event) {
   complete(event);
   const std::int64_t at_ns = pass(gate_, event, now_ns());
+  if (gate_ != nullptr) gate_->check_stopped();
   if (recorder_ == nullptr) return;
   event.begin_ns = event.end_ns = at_ns - start_ns_;
   if (probe_ != nullptr) probe_->passed(event, Probe::At::instant);
@@ -84,6 +85,7 @@ Tracer::Span& Tracer::Span::operator=(Span&& other) noexcept {
 }
 
 void Tracer::Span::begin(Tracer& tracer, Stream& stream, const Event& given) {
+  if (tracer.gate_ != nullptr) tracer.gate_->check_stopped();
   const StreamId id = stream_id(stream.kind());
   if (tracer.recorder_ == nullptr) {  // a gate alone has nothing to remember until the end
     Event event = given;

@@ -20,7 +20,7 @@ struct PendingSpan;
 /// Emits one rank's events. With neither recorder nor gate every call is a branch. The "current" step
 /// and microbatch are filled into events that leave them at -1. Host calls come from the rank's thread;
 /// what runs on the communication stream is stamped there. Recorder, gate and probe outlive the rank's
-/// streams.
+/// streams. Once the gate has been told to stop the run, `instant` and `span` throw Error.
 ///
 /// An event travels through the lane of its stream field, and a lane is pushed by one thread at a time:
 /// spans by the thread that runs their stream, instants by the rank's thread, so that an instant must not

@@ -111,6 +111,8 @@ class Gui {
   void key(char letter) { tap(letter); }
   /// F1 … F12, numbered as GLFW does.
   void function_key(int number) { tap(289 + number); }
+  /// By the number that GLFW gives it, for those that ImGui 1.86 has no name for.
+  void press_key(int glfw_key) { tap(glfw_key); }
   void hold_key(char letter, bool down) {
     ImGui::GetIO().KeysDown[static_cast<unsigned char>(letter)] = down;
     frame();

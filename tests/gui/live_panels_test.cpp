@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "tests/gui/find_item.h"
-#include "tests/gui/live_support.h"
+#include "tests/gui/live_panel.h"
 #include "viz/model/element_probe.h"
 #include "viz/model/event_index.h"
 #include "viz/model/history.h"
@@ -26,14 +26,9 @@ std::optional<EventId> find_event(const EventIndex& events, Kind kind, int rank)
 }  // namespace
 
 TEST_CASE("keys step and run, and buttons do the same") {
-  TrainConfig config = small_run(2);
-  config.train_iters = 1'000'000;
-  Document document = live_document(config, paused());
-  const auto panel = make_control_panel();
-  const Theme theme;
-  Gui gui(*panel, document, theme);
-  settle(document);
-  gui.frame(2);
+  LivePanel at(make_control_panel());
+  Document& document = at.document;
+  Gui& gui = at.gui;
   const auto released = [&] {
     return document.events->size() + static_cast<std::int64_t>(document.live->held().size());
   };
@@ -69,14 +64,9 @@ TEST_CASE("keys step and run, and buttons do the same") {
 }
 
 TEST_CASE("a breakpoint is set by selecting and one key or click, stops the run, and can be removed") {
-  TrainConfig config = small_run(2);
-  config.train_iters = 1'000'000;
-  Document document = live_document(config, paused());
-  const auto panel = make_control_panel();
-  const Theme theme;
-  Gui gui(*panel, document, theme);
-  record_some(document, 300);
-  gui.frame(2);
+  LivePanel at(make_control_panel(), 300);
+  Document& document = at.document;
+  Gui& gui = at.gui;
 
   const auto adamw = find_event(*document.events, Kind::adamw, 1);
   REQUIRE(adamw);
@@ -106,14 +96,9 @@ TEST_CASE("a breakpoint is set by selecting and one key or click, stops the run,
 }
 
 TEST_CASE("slow motion is switched on and off in the panel") {
-  TrainConfig config = small_run(2);
-  config.train_iters = 1'000'000;
-  Document document = live_document(config, paused());
-  const auto panel = make_control_panel();
-  const Theme theme;
-  Gui gui(*panel, document, theme);
-  settle(document);
-  gui.frame(2);
+  LivePanel at(make_control_panel());
+  Document& document = at.document;
+  Gui& gui = at.gui;
   click_item(gui, "Control", "Slow motion");
   CHECK(document.live->slow_motion() > 0);
   gui.key('N');  // any other command ends it
@@ -121,14 +106,9 @@ TEST_CASE("slow motion is switched on and off in the panel") {
 }
 
 TEST_CASE("the view steps back and follows again") {
-  TrainConfig config = small_run(2);
-  config.train_iters = 1'000'000;
-  Document document = live_document(config, paused());
-  const auto panel = make_control_panel();
-  const Theme theme;
-  Gui gui(*panel, document, theme);
-  record_some(document, 100);
-  gui.frame(2);
+  LivePanel at(make_control_panel(), 100);
+  Document& document = at.document;
+  Gui& gui = at.gui;
   const std::int64_t now_ns = document.moment.at_ns;
   gui.click({600, 790});  // the panel has the focus
   gui.key(ImGuiKey_LeftArrow);
@@ -167,8 +147,7 @@ TEST_CASE("an element is followed by choosing it, and by selecting it elsewhere"
   CHECK(document.live->element().place()->element == ElementRef{9, 5});
   const int before = gui.vertices();
   document.live->run();
-  while (!document.live->over()) take_over(document);
-  take_over(document);
+  take_all(document);
   gui.frame(2);
   CHECK(document.live->element().samples().size() > 20);
   CHECK(gui.vertices() > before + 1000);  // a table of values
@@ -180,8 +159,7 @@ TEST_CASE("an element is followed by choosing it, and by selecting it elsewhere"
 
 TEST_CASE("the log filters by typed words, and a click selects the event everywhere") {
   Document document = live_document(small_run(2), {});
-  while (!document.live->over()) take_over(document);
-  take_over(document);
+  take_all(document);
   const auto panel = make_log_panel();
   const Theme theme;
   Gui gui(*panel, document, theme);
@@ -204,12 +182,91 @@ TEST_CASE("the log filters by typed words, and a click selects the event everywh
   CHECK(document.moment.at_ns == document.events->event(*document.selection.event).end_ns);
 }
 
+TEST_CASE("by keys alone the log is walked, filtered, and its menu sets a breakpoint") {
+  LivePanel at(make_log_panel(), 300);
+  Document& document = at.document;
+  Gui& gui = at.gui;
+  ImGui::GetIO().ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;  // as in the window
+  gui.frame(3);
+  const auto selected = [&] {
+    REQUIRE(document.selection.event);
+    return document.events->event(*document.selection.event);
+  };
+  const auto menu_key = [&] {
+    gui.shift(true);
+    gui.function_key(10);
+    gui.shift(false);
+  };
+  const auto breakpoints = [&] { return document.live->breakpoints().entries(); };
+  gui.key(ImGuiKey_Home);
+  std::int64_t before_ns = INT64_MIN;
+  for (int row = 0; row < 60; ++row) {  // beyond what is on screen at once
+    gui.key(ImGuiKey_DownArrow);
+    const std::int64_t end_ns = selected().end_ns;
+    CHECK(end_ns >= before_ns);
+    before_ns = end_ns;
+  }
+  const EventId here = *document.selection.event;
+  gui.key(ImGuiKey_DownArrow);
+  CHECK(document.selection.event != here);
+  gui.key(ImGuiKey_UpArrow);
+  CHECK(document.selection.event == here);
+  CHECK(document.moment.follow);
+  gui.key(ImGuiKey_Enter);
+  CHECK(!document.moment.follow);
+  CHECK(document.moment.at_ns == before_ns);
+
+  menu_key();
+  gui.key(ImGuiKey_Escape);
+  CHECK(breakpoints().empty());
+  gui.key('/');
+  gui.type("adamw");
+  gui.key(ImGuiKey_Enter);
+  gui.frame(3);
+  gui.key(ImGuiKey_DownArrow);
+  const trace::Event wanted = selected();
+  CHECK(wanted.kind == Kind::adamw);
+  menu_key();
+  gui.key(ImGuiKey_Enter);
+  REQUIRE(breakpoints().size() == 1);
+  CHECK(breakpoints()[0].where == breakpoint_at(wanted));
+  // The rows have the keys again, and another key does the same.
+  gui.key(ImGuiKey_DownArrow);
+  const trace::Event next = selected();
+  gui.press_key(348);
+  gui.key(' ');
+  REQUIRE(breakpoints().size() == 2);
+  CHECK(breakpoints()[1].where == breakpoint_at(next));
+  gui.press_key(348);
+  gui.key(ImGuiKey_DownArrow);  // to "Show this moment"
+  gui.key(ImGuiKey_Enter);
+  CHECK(breakpoints().size() == 2);
+  CHECK(document.moment.at_ns == next.end_ns);
+
+  document.live->run();
+  settle(document);
+  const auto held = document.live->held();
+  CHECK(std::any_of(held.begin(), held.end(), [&](const trace::Event& event) {
+    return breakpoints()[0].where.matches(event) || breakpoints()[1].where.matches(event);
+  }));
+}
+
+TEST_CASE("a right click on the log's row offers to break there") {
+  LivePanel at(make_log_panel(), 300);
+  at.gui.frame(3);
+  at.gui.click({25, 120}, 1);
+  REQUIRE(at.document.selection.event);
+  const trace::Event event = at.document.events->event(*at.document.selection.event);
+  at.gui.click({60, 130});  // the menu opens at the mouse, "Break" on top
+  REQUIRE(at.document.live->breakpoints().entries().size() == 1);
+  CHECK(at.document.live->breakpoints().entries()[0].where == breakpoint_at(event));
+}
+
 TEST_CASE("the overlap panel draws each iteration, and a click on a bucket's row selects it") {
   TrainConfig config = small_run(2);
   config.link = {0.05, 10};
   Document document = live_document(config, {});
-  while (!document.live->over()) take_over(document);
-  take_over(document);
+  take_all(document);
   const auto panel = make_overlap_panel();
   Theme theme;
   Gui gui(*panel, document, theme);

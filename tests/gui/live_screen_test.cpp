@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/gui/gui_test.h"
-#include "tests/gui/live_support.h"
+#include "tests/gui/live_panel.h"
 #include "tests/gui/screen_text.h"
 #include "viz/model/element_place.h"
 #include "viz/model/element_probe.h"
@@ -18,13 +17,9 @@ using namespace zero1::viz::test;
 using trace::Kind;
 
 TEST_CASE("while it is paused the panel says who stands still and where, and what was dropped") {
-  TrainConfig config = small_run(2);
-  config.train_iters = 1'000'000;
-  Document document = live_document(config, paused());
-  const auto panel = make_control_panel();
-  const Theme theme;
-  Gui gui(*panel, document, theme);
-  record_some(document, 300);
+  LivePanel at(make_control_panel(), 300);
+  Document& document = at.document;
+  Gui& gui = at.gui;
   const auto texts = [&] {
     std::vector<std::string> all;
     for (const Wait& wait : document.live->waiting()) all.push_back(wait.text);
@@ -49,13 +44,9 @@ TEST_CASE("while it is paused the panel says who stands still and where, and wha
 }
 
 TEST_CASE("single elements have their values printed, those of the tensors") {
-  TrainConfig config = small_run(2);
-  config.train_iters = 1'000'000;
-  Document document = live_document(config, paused());
-  const auto panel = make_ownership_panel();
-  const Theme theme;
-  Gui gui(*panel, document, theme, 1200, 600);
-  record_some(document, 300);
+  LivePanel at(make_ownership_panel(), 300, 1200, 600);
+  Document& document = at.document;
+  Gui& gui = at.gui;
   Selection selection;
   selection.param = 3;
   selection.element = 0;
@@ -92,11 +83,8 @@ TEST_CASE("single elements have their values printed, those of the tensors") {
 }
 
 TEST_CASE("what the last step has changed is marked on map, timeline and log") {
-  TrainConfig config = small_run(2);
-  config.train_iters = 1'000'000;
-  Document document = live_document(config, paused());
+  Document document = paused_document(300);
   const Theme theme;
-  record_some(document, 300);
   for (const auto& make : {make_ownership_panel, make_timeline_panel, make_log_panel}) {
     const auto panel = make();
     CAPTURE(std::string(panel->title()));

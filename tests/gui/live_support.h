@@ -34,6 +34,13 @@ inline TrainConfig small_run(int dp) {
   return resolve(c);
 }
 
+/// One that goes on for as long as a test needs it.
+inline TrainConfig endless_run(int dp = 2) {
+  TrainConfig config = small_run(dp);
+  config.train_iters = 1'000'000;
+  return config;
+}
+
 /// Calls `frame` as the window would, with what has been recorded since, until the run is over or `frame`
 /// returns false. Waits for nothing but the gate, for a moment.
 inline void drive(LiveRun& live, const std::function<bool(std::span<const trace::Event>)>& frame) {
@@ -99,6 +106,23 @@ inline void record_some(Document& document, std::int64_t events) {
   while (document.events->size() < events && !document.live->over()) take_over(document);
   document.live->pause();
   settle(document);
+}
+
+/// Lets the run come to its end, and takes over all of it.
+inline void take_all(Document& document) {
+  while (!document.live->over()) take_over(document);
+  take_over(document);
+}
+
+/// An endless run of two ranks that stands still: at its first event, or once there are this many.
+inline Document paused_document(std::int64_t events = 0) {
+  Document document = live_document(endless_run(), paused());
+  if (events > 0) {
+    record_some(document, events);
+  } else {
+    settle(document);
+  }
+  return document;
 }
 
 }  // namespace zero1::viz::test

@@ -213,6 +213,32 @@ TEST_CASE_FIXTURE(Fixture, "what is selected elsewhere comes into view") {
   gui.frame(2);
   CHECK(panel.view().end_ns() >= static_cast<double>(events().steps()[2].when.end_ns));
   CHECK(panel.view().end_ns() < static_cast<double>(events().steps()[3].when.end_ns));
+
+  // A rank beside it leaves the view where it is; the same step once more leads back to it.
+  gui.wheel(middle(), 6);
+  const double start = panel.view().start_ns();
+  step.rank = 1;
+  document.selection.set(step);
+  gui.frame(2);
+  CHECK(panel.view().start_ns() == start);
+  CHECK(gui.triangles_coloured(theme.selected()) > 0);  // the name of the rank is framed
+  document.selection.set(step);
+  gui.frame(2);
+  CHECK(panel.view().start_ns() < start);
+}
+
+TEST_CASE("of many ranks the selected one comes into view") {
+  Fixture fixture(12, 3);
+  Selection rank;
+  rank.rank = 11;
+  fixture.document.selection.set(rank);
+  fixture.gui.frame(2);
+  float top = -1;
+  for (const TimelineLane& lane : fixture.panel.rows().lanes) {
+    if (lane.rank == 11 && top < 0) top = lane.y0 - fixture.panel.scroll_px();
+  }
+  CHECK(top >= 0);
+  CHECK(top < fixture.panel.lanes_box().height());
 }
 
 TEST_CASE_FIXTURE(Fixture, "arrow keys go from event to event and from row to row") {
@@ -237,8 +263,10 @@ TEST_CASE_FIXTURE(Fixture, "a click in the strip goes to that step, brackets to 
   const trace::Interval third = events().steps()[2].when;
   CHECK(panel.view().start_ns() == doctest::Approx(static_cast<double>(third.start_ns)).epsilon(0.05));
   CHECK(panel.view().end_ns() == doctest::Approx(static_cast<double>(third.end_ns)).epsilon(0.05));
+  CHECK(document.selection.step == events().steps()[2].step);
   gui.key(']');
   CHECK(panel.view().end_ns() > static_cast<double>(events().steps()[3].when.end_ns));
+  CHECK(document.selection.step == events().steps()[3].step);
   gui.key('[');
   gui.key('[');
   CHECK(panel.view().end_ns() < static_cast<double>(events().steps()[2].when.end_ns));
@@ -296,6 +324,13 @@ TEST_CASE_FIXTURE(Fixture, "a rank folds and unfolds at a click on its name") {
   gui.click(name);
   CHECK(panel.rows().height < before);
   gui.click(name);
+  CHECK(panel.rows().height == doctest::Approx(before));
+  Selection rank;
+  rank.rank = 1;
+  document.selection.set(rank);
+  gui.key('C');
+  CHECK(panel.rows().height < before);
+  gui.key('C');
   CHECK(panel.rows().height == doctest::Approx(before));
 }
 

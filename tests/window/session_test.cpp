@@ -9,10 +9,9 @@
 
 #include "core/layout/json.h"
 #include "core/trace/file_writer.h"
-#include "tests/gui/gui_test.h"
 #include "tests/gui/screen_text.h"
 #include "tests/support/temporary_folder.h"
-#include "viz/app/shell.h"
+#include "tests/window/shown_document.h"
 #include "viz/model/event_index.h"
 
 using namespace zero1;
@@ -77,25 +76,6 @@ struct Recording {
   }
 };
 
-/// The whole window with a recording in it.
-struct Window {
-  std::unique_ptr<Shell> shell;
-  viz::test::Gui gui;
-
-  explicit Window(Document document)
-      : gui(
-            [this] {
-              if (shell == nullptr) return;
-              update(shell->document());
-              shell->draw();
-            },
-            1600, 900) {
-    document.events->absorb_all();
-    shell = std::make_unique<Shell>(std::move(document), Preferences{}, 1.0F);
-    gui.frame(4);
-  }
-};
-
 }  // namespace
 
 TEST_CASE("a recording of several buffers, a shared embedding and padding has its own map") {
@@ -107,7 +87,7 @@ TEST_CASE("a recording of several buffers, a shared embedding and padding has it
   CHECK(*document.layout == compute_layout(c.params, c.options));
   CHECK(document.layout->buffers.size() >= 3);
   const int buckets = document.layout->bucket_count();
-  Window window(std::move(document));
+  viz::test::ShownDocument window(std::move(document));
   for (int bucket = 0; bucket < buckets; ++bucket) {
     CAPTURE(bucket);
     // Selected, it comes into view and is named.
@@ -152,7 +132,7 @@ TEST_CASE("a recording without a layout, or with a wrong one, shows its events a
   INFO(document.error);
   CHECK(document.layout == nullptr);
   CHECK(document.error.find(wanted) != std::string::npos);
-  Window window(std::move(document));
+  viz::test::ShownDocument window(std::move(document));
   CHECK(on_screen("no ownership map"));
   CHECK(on_screen("dropped"));
   // Selecting what it has no place for does no harm.
@@ -172,7 +152,7 @@ TEST_CASE("a recording that is damaged inside is shown up to there, and the wind
   const std::size_t at = bytes.size() * 3 / 4;
   bytes[at] = static_cast<char>(bytes[at] ^ 0x5A);
   recording.folder.write("damaged.trace", bytes);
-  Window window(open_recording(recording.folder / "damaged.trace"));
+  viz::test::ShownDocument window(open_recording(recording.folder / "damaged.trace"));
   CHECK(window.shell->document().events->size() > 0);
   CHECK(on_screen("damaged"));
   const Document& document = window.shell->document();

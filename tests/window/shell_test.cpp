@@ -6,32 +6,17 @@
 
 #include <string>
 
-#include "tests/gui/gui_test.h"
 #include "tests/support/temporary_folder.h"
-#include "viz/app/session.h"
+#include "tests/window/shown_document.h"
 
 using namespace zero1;
 using namespace zero1::viz;
 
 namespace {
 
-/// The shell's constructor wants an ImGui context, so the frames come first.
-struct Fixture {
-  std::unique_ptr<Shell> shell;
-  viz::test::Gui gui;
-
+struct Fixture : viz::test::ShownDocument {
   explicit Fixture(Preferences preferences = {})
-      : gui(
-            [this] {
-              if (shell) {
-                update(shell->document());
-                shell->draw();
-              }
-            },
-            1440, 900) {
-    shell = std::make_unique<Shell>(explore(""), std::move(preferences), 1.0F);
-    gui.frame(3);
-  }
+      : ShownDocument(explore(""), std::move(preferences), 1440, 900) {}
 };
 
 }  // namespace

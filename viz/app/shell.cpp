@@ -254,7 +254,7 @@ void Shell::draw_places(const Area& area) {
     // A recording has little to control; who stands still, and a scenario's explanation, need room.
     const bool live = document_.live != nullptr;
     const bool explained = live && !document_.live->explanation().empty();
-    const float wanted = std::floor((explained ? 31.0F : live ? 23.0F : 9.5F) * ImGui::GetFontSize());
+    const float wanted = std::floor((explained ? 31.0F : live ? 23.0F : 12.0F) * ImGui::GetFontSize());
     const float strip_px =
         shown_tabs() > 0 ? std::min(wanted, std::floor(right.size.y * 0.55F)) : right.size.y;
     draw_window(*strip, {right.at, {right.size.x, strip_px}});

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/base/clock.h"
-#include "core/base/error.h"
 #include "viz/model/element_probe.h"
 #include "viz/model/event_index.h"
 #include "viz/model/run_watch.h"
@@ -44,7 +43,6 @@ struct LiveRun::Impl {
   std::vector<trace::Event> event_inbox;
   std::vector<StepMetrics> metrics_inbox;
   std::atomic<bool> started{false};
-  std::atomic<bool> stopping{false};
   std::string message;                   ///< these two are written before `ended`
   std::unique_ptr<TrainSummary> result;  ///< null where it failed
   std::atomic<bool> ended{false};
@@ -81,9 +79,8 @@ struct LiveRun::Impl {
   }
 
   ~Impl() {
-    stopping = true;
     slow.set_rate(0);
-    gate.shutdown();
+    gate.stop();
     watch->abort("the run was stopped");
     thread.join();
   }
@@ -114,21 +111,17 @@ struct LiveRun::Impl {
       if (options.hooks.on_rank_ready) options.hooks.on_rank_ready(rank, trainer);
       watch->enter(rank, trainer);
       started = true;
-      check_stopping();
+      gate.check_stopped();
     };
     observer.on_step_end = [this](int rank, RankTrainer& trainer, std::int64_t step) {
       if (options.hooks.on_step_end) options.hooks.on_step_end(rank, trainer, step);
-      check_stopping();
+      gate.check_stopped();
     };
     observer.on_rank_done = [this](int rank, RankTrainer& trainer) {
       if (options.hooks.on_rank_done) options.hooks.on_rank_done(rank, trainer);
       watch->leave(rank);
     };
     observer.on_rank_failed = [this](int rank) { watch->leave(rank); };
-  }
-
-  void check_stopping() const {
-    if (stopping) throw Error("the run was stopped");
   }
 
   void train_all() {

@@ -50,7 +50,8 @@ class LiveRun {
   explicit LiveRun(TrainConfig config, LiveRunOptions options = {});
   LiveRun(const LiveRun&) = delete;
   LiveRun& operator=(const LiveRun&) = delete;
-  /// Ends the run at its ranks' next collective or end of an iteration, and waits for that.
+  /// Ends the run at the next event that each rank comes to, however far off its next collective is, and
+  /// waits for that.
   ~LiveRun();
 
   // ---- what it is ----

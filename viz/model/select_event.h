@@ -16,4 +16,12 @@ inline Selection select_event(EventId id, const trace::Event& event) {
   return selection;
 }
 
+/// Whether an event is about all that is selected; no event is where nothing but an event is.
+inline bool is_about(const trace::Event& event, const Selection& selection) {
+  const auto fits = [](const std::optional<int>& wanted, int value) { return !wanted || *wanted == value; };
+  const bool any = selection.rank || selection.bucket || selection.param || selection.step;
+  return any && fits(selection.rank, event.rank) && fits(selection.bucket, event.bucket) &&
+         fits(selection.param, event.param) && fits(selection.step, event.step);
+}
+
 }  // namespace zero1::viz

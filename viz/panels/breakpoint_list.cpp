@@ -10,6 +10,7 @@
 #include "viz/model/event_index.h"
 #include "viz/model/event_words.h"
 #include "viz/model/live_run.h"
+#include "viz/panels/draw.h"
 
 namespace zero1::viz {
 
@@ -48,21 +49,16 @@ std::optional<int> chosen(int value) {
   return value >= 0 ? std::optional(value) : std::nullopt;
 }
 
-/// A number of which -1 is "any".
-void number(const char* label, int& value, int largest) {
-  ImGui::SetNextItemWidth(7 * ImGui::GetFontSize());
-  ImGui::InputInt(label, &value);
-  value = std::clamp(value, -1, largest);
-}
-
 }  // namespace
 
-void BreakpointList::break_at_selection(Document& document) const {
-  const auto where = at_selection(document);
-  if (!where) return;
+void add_breakpoint(Document& document, const trace::Breakpoint& where) {
   Breakpoints breakpoints = document.live->breakpoints();
-  breakpoints.add(*where);
+  breakpoints.add(where);
   document.live->set_breakpoints(std::move(breakpoints));
+}
+
+void BreakpointList::break_at_selection(Document& document) const {
+  if (const auto where = at_selection(document)) add_breakpoint(document, *where);
 }
 
 void BreakpointList::draw(Document& document, const Theme& theme) {
@@ -119,10 +115,10 @@ void BreakpointList::draw_new(Document& document) {
     }
     ImGui::EndCombo();
   }
-  number("rank", rank_, document.info.ranks - 1);
-  number("bucket", bucket_, static_cast<int>(document.info.buckets.size()) - 1);
-  number("parameter", param_, static_cast<int>(document.info.params.size()) - 1);
-  number("iteration", step_, INT32_MAX);
+  number_or_any("rank", rank_, document.info.ranks - 1);
+  number_or_any("bucket", bucket_, static_cast<int>(document.info.buckets.size()) - 1);
+  number_or_any("parameter", param_, static_cast<int>(document.info.params.size()) - 1);
+  number_or_any("iteration", step_, INT32_MAX);
   trace::Breakpoint where;
   if (kind_ >= 0) where.kind = kinds[static_cast<std::size_t>(kind_)];
   where.rank = chosen(rank_);
@@ -131,9 +127,7 @@ void BreakpointList::draw_new(Document& document) {
   where.step = chosen(step_);
   ImGui::TextUnformatted(describe(where, document.info).c_str());
   if (ImGui::Button("Add")) {
-    Breakpoints breakpoints = document.live->breakpoints();
-    breakpoints.add(where);
-    document.live->set_breakpoints(std::move(breakpoints));
+    add_breakpoint(document, where);
     ImGui::CloseCurrentPopup();
   }
   ImGui::EndPopup();

@@ -7,6 +7,9 @@
 
 namespace zero1::viz {
 
+/// `document.live` must be there.
+void add_breakpoint(Document& document, const trace::Breakpoint& where);
+
 class BreakpointList {
  public:
   /// `document.live` must be there.

@@ -97,8 +97,10 @@ void ControlPanel::draw_status(Document& document, const Theme& theme) const {
   }
   const bool stopped = state == RunState::paused;
   wrapped(state == RunState::failed ? theme.exposed() : stopped ? theme.changed() : theme.text(), text);
+  const bool ended = live.over() && document.events != nullptr;
+  const std::int64_t so_far_ns = ended ? document.events->range().end_ns : live.clock_ns();
   wrapped(dropped > 0 ? theme.exposed() : theme.faint_text(),
-          fmt::format("{} · {}", drops, format_duration_ns(live.clock_ns())));
+          fmt::format("{} · {}", drops, format_duration_ns(so_far_ns)));
   if (state == RunState::failed) wrapped(theme.exposed(), live.failure());
 }
 

@@ -5,6 +5,12 @@
 
 namespace zero1::viz {
 
+namespace {
+
+constexpr float number_ems = 6;
+
+}  // namespace
+
 void draw_hatching(ImDrawList& list, const Box& box, ImU32 colour, float spacing_px) {
   const float height = box.height();
   // Lines go up to the right, on a grid of the screen, so that neighbours' lines meet.
@@ -15,6 +21,17 @@ void draw_hatching(ImDrawList& list, const Box& box, ImU32 colour, float spacing
     if (right - left < 0.5F) continue;
     list.AddLine({left, box.max.y - (left - x)}, {right, box.max.y - (right - x)}, colour);
   }
+}
+
+void number_or_any(const char* label, int& value, int largest) {
+  ImGui::SetNextItemWidth(number_ems * ImGui::GetFontSize());
+  ImGui::InputInt(label, &value);
+  if (ImGui::IsItemHovered()) ImGui::SetTooltip("only this %s; -1: any", label);
+  value = std::clamp(value, -1, std::max(-1, largest));
+}
+
+float number_or_any_px(const char* label) {
+  return number_ems * ImGui::GetFontSize() + ImGui::GetStyle().ItemInnerSpacing.x + text_size(label).x;
 }
 
 bool draw_label(ImDrawList& list, const Box& box, ImU32 colour, std::string_view text, float margin_px) {

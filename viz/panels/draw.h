@@ -29,6 +29,10 @@ std::string_view fitting_name(std::string_view name, float width_px);
 /// The next item goes on this line where `width_px` is left of it, else on the next.
 void same_line_for(float width_px);
 
+/// A field for a number of which -1 is "any", and how wide it is with its label.
+void number_or_any(const char* label, int& value, int largest);
+float number_or_any_px(const char* label);
+
 /// One line of text, cut with "…" where it does not fit; the whole of it under the mouse.
 void text_on_line(ImU32 colour, const std::string& text);
 

@@ -21,19 +21,22 @@ constexpr ImGuiTableFlags table_flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_
                                         ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_ScrollX |
                                         ImGuiTableFlags_ScrollY;
 
+constexpr std::size_t most_columns = 64;
+
 class ElementPanel final : public Panel {
  public:
   std::string_view title() const override { return "Element"; }
   void draw(Document& document, const Theme& theme) override;
   std::string_view help() const override {
     return "choose  a parameter and an index, or click an element on the map\n"
-           "table  its value at every stage, a column for each rank; faint: stale\n"
+           "table  its value at every stage, a column for each rank, its owner's first; faint: stale\n"
            "< and >  the iteration before and after";
   }
 
  private:
   void follow_selection(Document& document);
   void draw_choice(Document& document);
+  void draw_params(const Layout& layout);
   void draw_values(Document& document, const Theme& theme);
   void draw_steps(Document& document, int shown);
   void draw_table(const ElementTable& table, const Document& document, const Theme& theme) const;
@@ -65,7 +68,7 @@ void in_a_row(const Theme& theme, const std::vector<std::string>& parts) {
 
 std::string row_label(const ElementTable::Row& row, const trace::RunInfo& info) {
   if (row.stage != Stage::accumulated) return std::string(name(row.stage));
-  return fmt::format("{} · microbatch {}, {}", name(row.stage), row.microbatch,
+  return fmt::format("accumulated · microbatch {}, {}", row.microbatch,
                      row.layer >= 0 ? layer_name(row.layer, info) : "its layer");
 }
 
@@ -122,11 +125,7 @@ void ElementPanel::draw_choice(Document& document) {
   ImGui::SetNextItemWidth(std::clamp(ImGui::GetContentRegionAvail().x - others_px, 6 * font, 15 * font));
   if (ImGui::BeginCombo("##param", layout.specs[static_cast<std::size_t>(chosen_.param)].name.c_str())) {
     search_.Draw("##search");
-    for (int p = 0; p < static_cast<int>(layout.specs.size()); ++p) {
-      const std::string& param = layout.specs[static_cast<std::size_t>(p)].name;
-      if (!search_.PassFilter(param.c_str())) continue;
-      if (ImGui::Selectable(param.c_str(), p == chosen_.param)) chosen_ = {p, 0};
-    }
+    draw_params(layout);
     ImGui::EndCombo();
   }
   ImGui::SameLine();
@@ -145,6 +144,23 @@ void ElementPanel::draw_choice(Document& document) {
     document.selection.set(selection);
   }
   ImGui::EndDisabled();
+}
+
+/// Names are data: whatever is in them, each row is one parameter.
+void ElementPanel::draw_params(const Layout& layout) {
+  std::vector<int> found;
+  for (int p = 0; p < static_cast<int>(layout.specs.size()); ++p) {
+    if (search_.PassFilter(layout.specs[static_cast<std::size_t>(p)].name.c_str())) found.push_back(p);
+  }
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(found.size()));
+  while (clipper.Step()) {
+    for (int row = clipper.DisplayStart; row < clipper.DisplayEnd; ++row) {
+      const int p = found[static_cast<std::size_t>(row)];
+      const std::string label = fmt::format("{}###{}", layout.specs[static_cast<std::size_t>(p)].name, p);
+      if (ImGui::Selectable(label.c_str(), p == chosen_.param)) chosen_ = {p, 0};
+    }
+  }
 }
 
 void ElementPanel::draw_values(Document& document, const Theme& theme) {
@@ -188,29 +204,33 @@ void ElementPanel::draw_steps(Document& document, int shown) {
 
 void ElementPanel::draw_table(const ElementTable& table, const Document& document, const Theme& theme) const {
   const int ranks = document.info.ranks;
-  const int columns = std::min(ranks, 62) + 1;
+  const bool sharded = document.live->config().data_parallel.use_distributed_optimizer;
+  const int owner = sharded ? place_of(*document.layout, *shown_).owner : -1;
+  // The owner's come first: only it has all of them. ImGui's tables end at 64 columns.
+  std::vector<int> shown_ranks;
+  if (owner >= 0) shown_ranks.push_back(owner);
+  for (int rank = 0; rank < ranks && shown_ranks.size() < most_columns - 1; ++rank) {
+    if (rank != owner) shown_ranks.push_back(rank);
+  }
   // Beside each other a few values fit into a line.
   const float memory_px =
       (2.5F + 2 * static_cast<float>(std::min(ranks, 8) / 2)) * ImGui::GetTextLineHeightWithSpacing();
   const float height =
       std::max(6 * ImGui::GetTextLineHeightWithSpacing(), ImGui::GetContentRegionAvail().y - memory_px);
-  if (!ImGui::BeginTable("values", columns, table_flags, {0, height})) return;
-  const ElementPlace place = place_of(*document.layout, *shown_);
-  const bool sharded = document.live->config().data_parallel.use_distributed_optimizer;
+  if (!ImGui::BeginTable("values", static_cast<int>(shown_ranks.size()) + 1, table_flags, {0, height}))
+    return;
   ImGui::TableSetupScrollFreeze(1, 1);
   ImGui::TableSetupColumn("stage");
-  for (int r = 0; r + 1 < columns; ++r) {
-    ImGui::TableSetupColumn(
-        fmt::format("rank {}{}", r, sharded && r == place.owner ? " (owner)" : "").c_str());
-  }
+  for (const int rank : shown_ranks)
+    ImGui::TableSetupColumn(fmt::format("rank {}{}", rank, rank == owner ? " (owner)" : "").c_str());
   ImGui::TableHeadersRow();
   for (const ElementTable::Row& row : table.rows) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
     ImGui::TextUnformatted(row_label(row, document.info).c_str());
-    for (int r = 0; r + 1 < columns; ++r) {
+    for (const int rank : shown_ranks) {
       ImGui::TableNextColumn();
-      const auto& cell = row.cells[static_cast<std::size_t>(r)];
+      const auto& cell = row.cells[static_cast<std::size_t>(rank)];
       if (!cell) continue;
       const ImU32 colour = cell->stale ? theme.faint_text() : cell->newest ? theme.changed() : theme.text();
       ImGui::PushStyleColor(ImGuiCol_Text, colour);

@@ -139,7 +139,9 @@ void ExplorePanel::tell(const Exploration& exploration, const Theme& theme) {
     elems += buffer.numel;
     per_rank += buffer.numel / buffer.dp_size;
   }
-  if (!ImGui::BeginTable("figures", 2, ImGuiTableFlags_SizingStretchProp)) return;
+  if (!ImGui::BeginTable("figures", 2, ImGuiTableFlags_SizingFixedFit)) return;
+  ImGui::TableSetupColumn("what");
+  ImGui::TableSetupColumn("figure", ImGuiTableColumnFlags_WidthStretch);
   const auto row = [&](const char* what, const std::string& figure) {
     ImGui::TableNextRow();
     ImGui::TableNextColumn();
@@ -147,7 +149,7 @@ void ExplorePanel::tell(const Exploration& exploration, const Theme& theme) {
     ImGui::TextUnformatted(what);
     ImGui::PopStyleColor();
     ImGui::TableNextColumn();
-    ImGui::TextUnformatted(figure.c_str());
+    ImGui::TextWrapped("%s", figure.c_str());
   };
   row("parameters", fmt::format("{} elements in {} tensors", svg::short_count(params), layout.specs.size()));
   row("buffers, buckets", fmt::format("{}, {}", layout.buffers.size(), layout.bucket_count()));

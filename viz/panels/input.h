@@ -18,6 +18,11 @@ inline bool pressed(ImGuiKey_ key, bool repeat = false) {
 inline bool function_key_pressed(int number) {
   return ImGui::IsKeyPressed(289 + number, false);
 }
+/// The key that opens the menu of what is selected, or what stands for it where there is none.
+inline bool menu_pressed() {
+  constexpr int glfw_menu_key = 348;
+  return ImGui::IsKeyPressed(glfw_menu_key, false) || (ImGui::GetIO().KeyShift && function_key_pressed(10));
+}
 inline bool down(char key) {
   return ImGui::IsKeyDown(key);
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "core/base/units.h"
 #include "viz/model/event_index.h"
@@ -11,7 +12,9 @@
 #include "viz/model/history.h"
 #include "viz/model/live_run.h"
 #include "viz/model/select_event.h"
+#include "viz/panels/breakpoint_list.h"
 #include "viz/panels/draw.h"
+#include "viz/panels/input.h"
 #include "viz/panels/panel.h"
 #include "viz/panels/row_scroll.h"
 
@@ -28,16 +31,29 @@ class LogPanel final : public Panel {
   std::string_view title() const override { return "Event log"; }
   void draw(Document& document, const Theme& theme) override;
   std::string_view help() const override {
-    return "type  words that must occur: reduce-scatter, ln_2.bias\n"
-           "click  select the event everywhere;  double click  show that moment\n"
-           "wheel, Page up, Page down  scroll;  right click  break there";
+    return "/  words that must occur: reduce-scatter, ln_2.bias; Enter leads back to the rows\n"
+           "click, Up, Down  select the event everywhere;  double click, Enter  show that moment\n"
+           "wheel, Page up, Page down, Home  scroll\n"
+           "right click, Shift+F10, menu key  break there";
   }
 
  private:
   void draw_filter(const Document& document);
   void draw_rows(Document& document, const Theme& theme);
+  void draw_table(Document& document, const Theme& theme, std::int64_t visible);
   void draw_row(Document& document, const Theme& theme, EventId id);
+  void open_menu(EventId id) {
+    menu_event_ = id;
+    opens_menu_ = true;
+    menu_at_.reset();
+  }
+  void draw_menu(Document& document);
   void follow(const Document& document, std::int64_t visible);
+  bool rows_want_keys();
+  void handle_keys(Document& document, std::int64_t visible);
+  std::int64_t selected_row(const Document& document) const;
+  void select(Document& document, EventId id);
+  void show_moment_of(Document& document, EventId id);
 
   EventList list_;
   RowScroll scroll_;
@@ -49,21 +65,18 @@ class LogPanel final : public Panel {
   std::uint64_t seen_selection_ = 0;
   std::int64_t seen_moment_ns_ = -1;
   std::int64_t seen_size_ = 0;
+  bool had_keys_ = false;  ///< the panel, a frame ago
+  bool to_words_ = false;
+  bool to_rows_ = false;
+  EventId menu_event_ = -1;
+  bool opens_menu_ = false;
+  int menu_cursor_ = 0;
+  std::optional<ImVec2> menu_at_;  ///< where a key has opened it; else at the mouse
 };
 
-constexpr float number_ems = 6;
-
-float number_px(const char* label) {
-  return number_ems * ImGui::GetFontSize() + ImGui::GetStyle().ItemInnerSpacing.x + text_size(label).x;
-}
-
-/// A number of which -1 is "any".
-void number(const char* label, int& value, int largest) {
-  ImGui::SetNextItemWidth(number_ems * ImGui::GetFontSize());
-  ImGui::InputInt(label, &value);
-  if (ImGui::IsItemHovered()) ImGui::SetTooltip("only this %s; -1: any", label);
-  value = std::clamp(value, -1, largest);
-}
+constexpr const char* menu_id = "event";
+constexpr ImGuiWindowFlags rows_flags = ImGuiWindowFlags_NoScrollbar | ImGuiWindowFlags_NoScrollWithMouse |
+                                        ImGuiWindowFlags_NoNavInputs;  // they take arrows themselves
 
 void LogPanel::draw(Document& document, const Theme& theme) {
   if (document.events == nullptr) {
@@ -79,10 +92,24 @@ void LogPanel::draw(Document& document, const Theme& theme) {
   draw_rows(document, theme);
 }
 
+/// Where the panel is reached by a key, its rows are; not where the mouse has just hit something else of it.
+bool LogPanel::rows_want_keys() {
+  const bool has_keys = ImGui::IsWindowFocused(ImGuiFocusedFlags_RootAndChildWindows);
+  const bool reached = has_keys && (!had_keys_ || ImGui::IsWindowAppearing()) && !ImGui::IsAnyMouseDown();
+  had_keys_ = has_keys;
+  const bool wanted = reached || to_rows_;
+  to_rows_ = false;
+  return wanted;
+}
+
 void LogPanel::draw_filter(const Document& document) {
   const float font = ImGui::GetFontSize();
   ImGui::SetNextItemWidth(12 * font);
-  ImGui::InputTextWithHint("##text", "words", text_.data(), text_.size());
+  if (to_words_) ImGui::SetKeyboardFocusHere();
+  to_words_ = false;
+  const bool entered = ImGui::InputTextWithHint("##text", "words", text_.data(), text_.size(),
+                                                ImGuiInputTextFlags_EnterReturnsTrue);
+  to_rows_ = to_rows_ || entered;
   same_line_for(9 * font);
   ImGui::SetNextItemWidth(9 * font);
   const auto label = [](int kind) {
@@ -95,10 +122,10 @@ void LogPanel::draw_filter(const Document& document) {
     }
     ImGui::EndCombo();
   }
-  same_line_for(number_px("rank"));
-  number("rank", rank_, document.info.ranks - 1);
-  same_line_for(number_px("bucket"));
-  number("bucket", bucket_, std::max(-1, static_cast<int>(document.info.buckets.size()) - 1));
+  same_line_for(number_or_any_px("rank"));
+  number_or_any("rank", rank_, document.info.ranks - 1);
+  same_line_for(number_or_any_px("bucket"));
+  number_or_any("bucket", bucket_, static_cast<int>(document.info.buckets.size()) - 1);
   ListFilter filter;
   filter.text = text_.data();
   if (kind_ > 0) filter.fields.kind = static_cast<trace::Kind>(kind_);
@@ -108,13 +135,23 @@ void LogPanel::draw_filter(const Document& document) {
 }
 
 void LogPanel::draw_rows(Document& document, const Theme& theme) {
-  const float font = ImGui::GetFontSize();
+  if (rows_want_keys()) ImGui::SetNextWindowFocus();
+  const bool open = ImGui::BeginChild("rows", {0, 0}, false, rows_flags);
   const float row_px = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
-  const float room_px = ImGui::GetContentRegionAvail().y;
-  const auto visible = std::max<std::int64_t>(1, static_cast<std::int64_t>(room_px / row_px) - 1);
+  const auto rows = static_cast<std::int64_t>(ImGui::GetContentRegionAvail().y / row_px) - 1;
+  const std::int64_t visible = std::max<std::int64_t>(1, rows);  // below the headings
+  if (ImGui::IsWindowFocused() && input::letters_free()) handle_keys(document, visible);
   follow(document, visible);
   scroll_.draw(list_.size(), visible);
-  const ImVec2 table{std::max(10 * font, ImGui::GetContentRegionAvail().x - RowScroll::width_px()), room_px};
+  if (open) draw_table(document, theme, visible);
+  draw_menu(document);
+  ImGui::EndChild();
+}
+
+void LogPanel::draw_table(Document& document, const Theme& theme, std::int64_t visible) {
+  const float font = ImGui::GetFontSize();
+  const ImVec2 room = ImGui::GetContentRegionAvail();
+  const ImVec2 table{std::max(10 * font, room.x - RowScroll::width_px()), room.y};
   // Narrow, it leaves out what the tooltip tells too.
   steps_shown_ = table.x > 30 * font;
   if (!ImGui::BeginTable(steps_shown_ ? "wide" : "narrow", steps_shown_ ? 5 : 4, table_flags, table)) return;
@@ -133,34 +170,25 @@ void LogPanel::draw_row(Document& document, const Theme& theme, EventId id) {
   const trace::Event event = document.events->event(id);
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
-  const bool chosen = document.selection.event == id;
+  const Selection& selection = document.selection;
+  const bool chosen = selection.event ? *selection.event == id : is_about(event, selection);
   const bool later = !document.moment.follow && event.end_ns > document.moment.at_ns;
   const bool changed = document.change.contains(event);
   ImGui::PushStyleColor(ImGuiCol_Text, later ? theme.faint_text() : changed ? theme.changed() : theme.text());
   const std::string time = fmt::format("{:.3f}###{}", static_cast<double>(event.end_ns) * 1e-6, id);
   if (ImGui::Selectable(time.c_str(), chosen,
                         ImGuiSelectableFlags_SpanAllColumns | ImGuiSelectableFlags_AllowDoubleClick)) {
-    document.selection.set(select_event(id, event));
-    seen_selection_ = document.selection.revision;  // it is on screen already
-    if (ImGui::IsMouseDoubleClicked(0)) {
-      go_to(document, event.end_ns);
-      seen_moment_ns_ = event.end_ns;
-    }
+    select(document, id);
+    if (ImGui::IsMouseDoubleClicked(0)) show_moment_of(document, id);
   }
+  if (opens_menu_ && menu_at_ && id == menu_event_)
+    menu_at_ = {ImGui::GetItemRectMin().x + ImGui::GetFontSize(), ImGui::GetItemRectMax().y};
   if (ImGui::IsItemHovered()) {
     const std::string moment = when(event);
     ImGui::SetTooltip("%s%s%s", what(event, document.info).c_str(), moment.empty() ? "" : "\n",
                       moment.c_str());
   }
-  if (document.live != nullptr && ImGui::BeginPopupContextItem()) {
-    const trace::Breakpoint where = breakpoint_at(event);
-    if (ImGui::MenuItem(("Break " + describe(where, document.info)).c_str())) {
-      Breakpoints breakpoints = document.live->breakpoints();
-      breakpoints.add(where);
-      document.live->set_breakpoints(std::move(breakpoints));
-    }
-    ImGui::EndPopup();
-  }
+  if (ImGui::IsItemHovered() && ImGui::IsMouseReleased(ImGuiMouseButton_Right)) open_menu(id);
   ImGui::TableNextColumn();
   ImGui::Text("%d", event.rank);
   ImGui::TableNextColumn();
@@ -175,13 +203,96 @@ void LogPanel::draw_row(Document& document, const Theme& theme, EventId id) {
   ImGui::PopStyleColor();
 }
 
+/// Of one event. It is drawn outside of the rows, so that it stays while they move on.
+void LogPanel::draw_menu(Document& document) {
+  if (opens_menu_) {
+    select(document, menu_event_);
+    ImGui::OpenPopup(menu_id);
+  }
+  opens_menu_ = false;
+  if (menu_at_) ImGui::SetNextWindowPos(*menu_at_, ImGuiCond_Appearing);
+  // The menu's keys are the panel's own, so that its cursor is there from the first frame on.
+  if (!ImGui::BeginPopup(menu_id, ImGuiWindowFlags_NoNavInputs)) return;
+  const bool appears = ImGui::IsWindowAppearing();
+  const bool entered = !appears && (input::pressed(ImGuiKey_Enter) || input::pressed(ImGuiKey_Space));
+  if (appears) menu_cursor_ = 0;
+  if (input::pressed(ImGuiKey_DownArrow, true)) ++menu_cursor_;
+  if (input::pressed(ImGuiKey_UpArrow, true)) --menu_cursor_;
+  menu_cursor_ = std::clamp(menu_cursor_, 0, document.live != nullptr ? 1 : 0);
+  bool done = input::pressed(ImGuiKey_Escape);
+  int number = 0;
+  const auto item = [&](const std::string& words) {
+    const bool at_cursor = number++ == menu_cursor_;
+    const bool chosen = ImGui::Selectable(words.c_str(), at_cursor && menu_at_) || (entered && at_cursor);
+    done = done || chosen;
+    return chosen;
+  };
+  if (document.live != nullptr) {
+    const trace::Breakpoint where = breakpoint_at(document.events->event(menu_event_));
+    if (item("Break " + describe(where, document.info))) add_breakpoint(document, where);
+  }
+  if (item("Show this moment")) show_moment_of(document, menu_event_);
+  to_rows_ = to_rows_ || done;
+  if (done) ImGui::CloseCurrentPopup();
+  ImGui::EndPopup();
+}
+
+void LogPanel::select(Document& document, EventId id) {
+  document.selection.set(select_event(id, document.events->event(id)));
+  seen_selection_ = document.selection.revision;  // it is on screen already
+}
+
+void LogPanel::show_moment_of(Document& document, EventId id) {
+  go_to(document, document.events->event(id).end_ns);
+  seen_moment_ns_ = document.moment.at_ns;
+}
+
+/// -1: none of the rows is. Several may have ended at the same time.
+std::int64_t LogPanel::selected_row(const Document& document) const {
+  const auto& selected = document.selection.event;
+  if (!selected || *selected >= document.events->size()) return -1;
+  const std::int64_t end_ns = document.events->event(*selected).end_ns;
+  std::int64_t row = list_.row_at(end_ns);
+  while (row >= 0 && list_.row(row) != *selected && document.events->event(list_.row(row)).end_ns == end_ns)
+    --row;
+  return row >= 0 && list_.row(row) == *selected ? row : -1;
+}
+
+void LogPanel::handle_keys(Document& document, std::int64_t visible) {
+  if (input::pressed('/')) to_words_ = true;
+  if (list_.size() == 0) return;
+  const std::int64_t selected = selected_row(document);
+  const bool entered = input::pressed(ImGuiKey_Enter) || input::pressed(ImGuiKey_KeyPadEnter);
+  if (selected >= 0 && entered) show_moment_of(document, list_.row(selected));
+  if (selected >= 0 && input::menu_pressed()) {
+    open_menu(list_.row(selected));
+    scroll_.reveal(selected, visible);
+    menu_at_ = ImGui::GetCursorScreenPos();
+  }
+  if (input::pressed(ImGuiKey_Home)) scroll_.show(0, visible);
+  const int by =
+      (input::pressed(ImGuiKey_DownArrow, true) ? 1 : 0) - (input::pressed(ImGuiKey_UpArrow, true) ? 1 : 0);
+  if (by == 0) return;
+  const std::int64_t last_shown = std::min(list_.size(), scroll_.first() + visible) - 1;
+  const std::int64_t first_row = by > 0 ? std::min(scroll_.first(), last_shown) : last_shown;
+  const std::int64_t row = selected < 0 ? first_row : selected + by;
+  if (row < 0 || row >= list_.size()) return;
+  select(document, list_.row(row));
+  scroll_.reveal(row, visible);
+}
+
 /// To the newest while following, to the moment that the view went to, and to what was selected elsewhere.
 void LogPanel::follow(const Document& document, std::int64_t visible) {
   std::int64_t row = -1;
   if (document.selection.revision != seen_selection_) {
     seen_selection_ = document.selection.revision;
-    if (document.selection.event && *document.selection.event < document.events->size()) {
-      row = list_.row_at(document.events->event(*document.selection.event).end_ns);
+    const Selection& selection = document.selection;
+    const EventIndex::Step* step = selection.step ? document.events->find_step(*selection.step) : nullptr;
+    if (selection.event) {
+      if (*selection.event < document.events->size())
+        row = list_.row_at(document.events->event(*selection.event).end_ns);
+    } else if (step != nullptr) {
+      row = std::min(list_.row_at(step->when.start_ns) + 1 + visible / 2, list_.size() - 1);
     }
   } else if (!document.moment.follow) {
     if (document.moment.at_ns != seen_moment_ns_) row = list_.row_at(document.moment.at_ns);

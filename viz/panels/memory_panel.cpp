@@ -34,7 +34,7 @@ class MemoryPanel final : public Panel {
   std::string_view title() const override { return "Memory"; }
   void draw(Document& document, const Theme& theme) override;
   std::string_view help() const override {
-    return "bars  what each rank holds at the moment that is shown, and plain data parallelism below\n"
+    return "bars  what each rank holds at the moment that is shown, below plain data parallelism\n"
            "click  select the rank";
   }
 
@@ -49,32 +49,35 @@ class MemoryPanel final : public Panel {
   void draw_bar(Document& document, const Theme& theme, const Bar& bar, float label_px, std::int64_t full);
 
   std::vector<Bar> bars_;
+  std::size_t known_kinds_ = kinds.size();  ///< activations, the last, are known only from a run
   std::string note_;
 };
 
 void MemoryPanel::collect(const Document& document) {
   bars_.clear();
   note_.clear();
-  std::optional<MemoryReport> first;
   const int ranks = document.events == nullptr ? 0 : document.info.ranks;
-  for (int rank = 0; rank < std::min(ranks, most_bars); ++rank) {
+  // Of many ranks those around the selected one.
+  const int middle = document.selection.rank.value_or(0);
+  const int first = std::clamp(middle - most_bars / 2, 0, std::max(0, ranks - most_bars));
+  for (int rank = first; rank < std::min(ranks, first + most_bars); ++rank) {
     const auto report = memory_at(*document.events, rank, document.moment.at_ns);
     if (!report) break;
-    if (!first) first = report;
     bars_.push_back({fmt::format("rank {}", rank), *report, rank});
   }
-  if (ranks > most_bars) note_ = fmt::format("… and {} more ranks\n", ranks - most_bars);
+  known_kinds_ = bars_.empty() ? kinds.size() - 1 : kinds.size();
+  if (ranks > most_bars) note_ = fmt::format("{} of {} ranks; select another to see it.\n", most_bars, ranks);
   if (document.layout == nullptr) return;
-  MemoryReport sharded = states_of_rank(*document.layout, true);
   MemoryReport plain = states_of_rank(*document.layout, false);
-  if (first) {
-    plain.activations = first->activations;
+  if (!bars_.empty()) {
+    plain.activations = bars_.front().report.activations;
   } else {
-    bars_.push_back({"ZeRO-1, a rank", sharded, -1});
-    note_ = "Counted from the layout; activations depend on the batch.";
+    bars_.push_back({"ZeRO-1, a rank", states_of_rank(*document.layout, true), -1});
+    note_ = "Counted from the layout, without activations: they depend on the batch.";
     if (document.events != nullptr) note_ = "No memory has been recorded yet. " + note_;
   }
-  bars_.push_back({"plain data parallel", plain, -1});
+  // On top: it stays beside the ranks, however many there are.
+  bars_.insert(bars_.begin(), {"plain data parallel", plain, -1});
 }
 
 void MemoryPanel::draw(Document& document, const Theme& theme) {
@@ -91,8 +94,8 @@ void MemoryPanel::draw(Document& document, const Theme& theme) {
     label_px = std::max(label_px, text_size(bar.label).x);
   }
   for (const Bar& bar : bars_) draw_bar(document, theme, bar, label_px, full);
-  const std::int64_t plain = total(bars_.back().report);
-  const std::int64_t here = total(bars_.front().report);
+  const std::int64_t plain = total(bars_.front().report);
+  const std::int64_t here = total(bars_.back().report);
   if (bars_.size() > 1 && plain > 0) {
     ImGui::TextWrapped("%s", fmt::format("{} a rank instead of {}: {:.0f}% of it. ZeRO-1 shares out what the "
                                          "optimizer holds; parameters and gradients stay whole.",
@@ -109,7 +112,7 @@ void MemoryPanel::draw(Document& document, const Theme& theme) {
 
 void MemoryPanel::draw_legend(const Theme& theme) const {
   const float font = ImGui::GetFontSize();
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
+  for (std::size_t i = 0; i < known_kinds_; ++i) {
     const float width = 1.2F * font + text_size(kinds[i]).x;
     if (i > 0) ImGui::SameLine(0, font);
     if (i > 0 && ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();
@@ -130,7 +133,7 @@ void MemoryPanel::draw_bar(Document& document, const Theme& theme, const Bar& ba
   const ImVec2 at = ImGui::GetCursorScreenPos();
   const float width = std::max(ImGui::GetContentRegionAvail().x, 4 * font);
   ImGui::PushID(bar.label.c_str());
-  ImGui::InvisibleButton("bar", {width, height});
+  const bool clicked = ImGui::InvisibleButton("bar", {width, height});
   ImGui::PopID();
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const float text_y = at.y + (height - font) / 2;
@@ -140,7 +143,7 @@ void MemoryPanel::draw_bar(Document& document, const Theme& theme, const Bar& ba
   const float room = std::max(at.x + width - sum_px - 0.6F * font - left, font);
   float x = left;
   const auto bytes = parts(bar.report);
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
+  for (std::size_t i = 0; i < known_kinds_; ++i) {
     const float part_px =
         room * static_cast<float>(static_cast<double>(bytes[i]) / static_cast<double>(full));
     const Box box{{x, at.y + 1}, {x + part_px, at.y + height - 1}};
@@ -151,16 +154,16 @@ void MemoryPanel::draw_bar(Document& document, const Theme& theme, const Bar& ba
   }
   draw_text(list, {x + 0.5F * font, text_y}, theme.text(), sum);
   if (chosen) list.AddRect({left, at.y}, {x, at.y + height}, theme.selected(), 0, 0, 2);
-  if (!ImGui::IsItemHovered()) return;
-  std::string told = bar.label;
-  for (std::size_t i = 0; i < bytes.size(); ++i)
-    told += fmt::format("\n{}: {}", kinds[i], format_bytes(bytes[i]));
-  ImGui::SetTooltip("%s", told.c_str());
-  if (bar.rank >= 0 && ImGui::IsMouseReleased(ImGuiMouseButton_Left)) {
+  if (clicked && bar.rank >= 0) {
     Selection next = document.selection;
     next.rank = bar.rank;
     document.selection.set(next);
   }
+  if (!ImGui::IsItemHovered()) return;
+  std::string told = bar.label;
+  for (std::size_t i = 0; i < known_kinds_; ++i)
+    told += fmt::format("\n{}: {}", kinds[i], format_bytes(bytes[i]));
+  ImGui::SetTooltip("%s", told.c_str());
 }
 
 }  // namespace

@@ -35,6 +35,8 @@ class OverlapPanel final : public Panel {
   void draw_bars(Document& document, const Theme& theme, int shown);
   void draw_summary(const StepExposure& step, const Theme& theme) const;
   void draw_buckets(Document& document, const StepExposure& step, const Theme& theme) const;
+  void draw_bucket(Document& document, const StepExposure& step, int bucket,
+                   const trace::CommFigures& figures, const Theme& theme) const;
   void draw_waits(Document& document, const StepExposure& step, const Theme& theme) const;
 
   const EventIndex* events_ = nullptr;
@@ -44,10 +46,6 @@ class OverlapPanel final : public Panel {
   std::uint64_t unfinished_revision_ = 0;
   int budget_ = 0;
 };
-
-double ms(std::int64_t ns) {
-  return static_cast<double>(ns) * 1e-6;
-}
 
 /// A step that has not ended everywhere may be explained anew whenever more is known.
 const StepExposure* OverlapPanel::explained(const EventIndex& events, const EventIndex::Step& step) {
@@ -164,11 +162,13 @@ void OverlapPanel::draw_bars(Document& document, const Theme& theme, int shown) 
 
 void OverlapPanel::draw_summary(const StepExposure& step, const Theme& theme) const {
   const trace::StepFigures::Values& mean = step.report.figures.mean;
-  ImGui::TextWrapped("%s", fmt::format("Iteration {}, means over {} ranks: {:.3f} ms, {:.3f} ms of "
-                                       "communication, {:.3f} ms exposed, {:.0f}% overlapped",
-                                       step.step, step.report.figures.ranks, mean.ms, mean.comm_ms,
-                                       mean.exposed_comm_ms, 100 * mean.overlap)
-                               .c_str());
+  const int ranks = step.report.figures.ranks;
+  const std::string whose = ranks == 1 ? "" : fmt::format(", means over {} ranks", ranks);
+  ImGui::TextWrapped(
+      "%s", fmt::format("Iteration {}{}: {:.3f} ms, {:.3f} ms of communication, {:.3f} ms "
+                        "exposed, {:.0f}% overlapped",
+                        step.step, whose, mean.ms, mean.comm_ms, mean.exposed_comm_ms, 100 * mean.overlap)
+                .c_str());
   const ExposureReason reason = step.all.largest();
   if (step.waits.empty()) return;
   const auto widest =
@@ -184,44 +184,60 @@ void OverlapPanel::draw_summary(const StepExposure& step, const Theme& theme) co
   ImGui::PopStyleColor();
 }
 
+/// As tall as its rows, but not so tall that the waits below have no room.
 void OverlapPanel::draw_buckets(Document& document, const StepExposure& step, const Theme& theme) const {
-  if (!ImGui::BeginTable("buckets", 5, table_flags)) return;
-  for (const char* heading : {"bucket", "communication, ms", "exposed, ms", "overlap", "why"})
+  const auto& buckets = step.report.buckets;
+  const float row_px = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
+  const float all_px = row_px * (static_cast<float>(buckets.size()) + 1.2F);
+  const float height = std::min(all_px, std::max(5 * row_px, ImGui::GetContentRegionAvail().y * 0.5F));
+  if (!ImGui::BeginTable("buckets", 5, table_flags | ImGuiTableFlags_ScrollY, {0, height})) return;
+  ImGui::TableSetupScrollFreeze(0, 1);
+  for (const char* heading : {"bucket", "communication", "exposed", "overlap", "why"})
     ImGui::TableSetupColumn(heading);
   ImGui::TableHeadersRow();
-  for (const auto& [bucket, figures] : step.report.buckets) {
-    ImGui::TableNextRow();
-    ImGui::TableNextColumn();
-    ImGui::PushStyleColor(ImGuiCol_Text, theme.bucket(bucket));
-    const std::string label = bucket < 0 ? "none" : fmt::format("{}", bucket);
-    if (ImGui::Selectable(label.c_str(), document.selection.bucket == bucket,
-                          ImGuiSelectableFlags_SpanAllColumns)) {
-      Selection selection;
-      if (bucket >= 0) selection.bucket = bucket;
-      selection.step = step.step;
-      document.selection.set(selection);
-    }
-    ImGui::PopStyleColor();
-    const auto shares = step.buckets.find(bucket);
-    if (ImGui::IsItemHovered() && shares != step.buckets.end()) {
-      std::string text;
-      for (int i = 0; i < exposure_reason_count; ++i) {
-        const std::int64_t ns = shares->second.ns[static_cast<std::size_t>(i)];
-        if (ns > 0) text += fmt::format("{}: {:.3f} ms\n", name(static_cast<ExposureReason>(i)), ms(ns));
-      }
-      ImGui::SetTooltip("Sums over ranks\n%s", text.c_str());
-    }
-    ImGui::TableNextColumn();
-    ImGui::Text("%.3f", ms(figures.comm_ns));
-    ImGui::TableNextColumn();
-    ImGui::Text("%.3f", ms(figures.exposed_ns));
-    ImGui::TableNextColumn();
-    ImGui::Text("%.0f%%", 100 * figures.overlap());
-    ImGui::TableNextColumn();
-    if (figures.exposed_ns > 0 && shares != step.buckets.end())
-      ImGui::TextUnformatted(std::string(name(shares->second.largest())).c_str());
+  ImGuiListClipper clipper;
+  clipper.Begin(static_cast<int>(buckets.size()));
+  while (clipper.Step()) {
+    auto row = std::next(buckets.begin(), clipper.DisplayStart);
+    for (int i = clipper.DisplayStart; i < clipper.DisplayEnd; ++i, ++row)
+      draw_bucket(document, step, row->first, row->second, theme);
   }
   ImGui::EndTable();
+}
+
+void OverlapPanel::draw_bucket(Document& document, const StepExposure& step, int bucket,
+                               const trace::CommFigures& figures, const Theme& theme) const {
+  ImGui::TableNextRow();
+  ImGui::TableNextColumn();
+  ImGui::PushStyleColor(ImGuiCol_Text, theme.bucket(bucket));
+  const std::string label = bucket < 0 ? "none" : fmt::format("{}", bucket);
+  if (ImGui::Selectable(label.c_str(), document.selection.bucket == bucket,
+                        ImGuiSelectableFlags_SpanAllColumns)) {
+    Selection selection;
+    if (bucket >= 0) selection.bucket = bucket;
+    selection.step = step.step;
+    document.selection.set(selection);
+  }
+  ImGui::PopStyleColor();
+  const auto shares = step.buckets.find(bucket);
+  if (ImGui::IsItemHovered() && shares != step.buckets.end()) {
+    std::string text;
+    for (int i = 0; i < exposure_reason_count; ++i) {
+      const std::int64_t ns = shares->second.ns[static_cast<std::size_t>(i)];
+      if (ns > 0)
+        text += fmt::format("\n{}: {}", name(static_cast<ExposureReason>(i)), format_duration_ns(ns));
+    }
+    ImGui::SetTooltip("Sums over ranks%s", text.c_str());
+  }
+  for (const std::string& figure :
+       {format_duration_ns(figures.comm_ns), format_duration_ns(figures.exposed_ns),
+        fmt::format("{:.0f}%", 100 * figures.overlap())}) {
+    ImGui::TableNextColumn();
+    ImGui::TextUnformatted(figure.c_str());
+  }
+  ImGui::TableNextColumn();
+  if (figures.exposed_ns > 0 && shares != step.buckets.end())
+    ImGui::TextUnformatted(std::string(name(shares->second.largest())).c_str());
 }
 
 void OverlapPanel::draw_waits(Document& document, const StepExposure& step, const Theme& theme) const {
@@ -229,10 +245,17 @@ void OverlapPanel::draw_waits(Document& document, const StepExposure& step, cons
     ImGui::TextWrapped("Nothing was exposed.");
     return;
   }
-  if (!ImGui::BeginTable("waits", 6, table_flags | ImGuiTableFlags_ScrollY)) return;
+  // Narrow, it leaves out what the tooltip tells too.
+  const bool parts = ImGui::GetContentRegionAvail().x > 34 * ImGui::GetFontSize();
+  if (!ImGui::BeginTable(parts ? "waits" : "short waits", parts ? 6 : 4,
+                         table_flags | ImGuiTableFlags_ScrollY))
+    return;
   ImGui::TableSetupScrollFreeze(0, 1);
-  for (const char* heading : {"rank", "wait, bucket", "ms", "in line", "for peers", "why"})
-    ImGui::TableSetupColumn(heading);
+  for (const char* heading : {"rank", "wait, bucket", "exposed"}) ImGui::TableSetupColumn(heading);
+  if (parts) {
+    for (const char* heading : {"in line", "for peers"}) ImGui::TableSetupColumn(heading);
+  }
+  ImGui::TableSetupColumn("why");
   ImGui::TableHeadersRow();
   ImGuiListClipper clipper;
   clipper.Begin(static_cast<int>(step.waits.size()));
@@ -242,7 +265,8 @@ void OverlapPanel::draw_waits(Document& document, const StepExposure& step, cons
       ImGui::TableNextRow();
       ImGui::TableNextColumn();
       ImGui::PushID(i);
-      if (ImGui::Selectable(fmt::format("{}", wait.rank).c_str(), false,
+      const bool chosen = document.selection.rank == wait.rank && document.selection.bucket == wait.bucket;
+      if (ImGui::Selectable(fmt::format("{}", wait.rank).c_str(), chosen,
                             ImGuiSelectableFlags_SpanAllColumns)) {
         Selection selection;
         selection.rank = wait.rank;
@@ -251,17 +275,24 @@ void OverlapPanel::draw_waits(Document& document, const StepExposure& step, cons
         document.selection.set(selection);
       }
       ImGui::PopID();
-      if (ImGui::IsItemHovered()) ImGui::SetTooltip("%s", explain(wait.reason, wait.collective).c_str());
+      if (ImGui::IsItemHovered()) {
+        const std::string reason = explain(wait.reason, wait.collective);
+        ImGui::SetTooltip("%s\n%s in line, %s for peers", reason.c_str(),
+                          format_duration_ns(wait.queueing_ns).c_str(),
+                          format_duration_ns(wait.peers_ns).c_str());
+      }
       ImGui::TableNextColumn();
       ImGui::Text("%s, %d", std::string(name(wait.collective)).c_str(), wait.bucket);
       ImGui::TableNextColumn();
       ImGui::PushStyleColor(ImGuiCol_Text, theme.exposed());
-      ImGui::Text("%.2f", ms(wait.when.end_ns - wait.when.start_ns));
+      ImGui::TextUnformatted(format_duration_ns(wait.when.end_ns - wait.when.start_ns).c_str());
       ImGui::PopStyleColor();
-      ImGui::TableNextColumn();
-      ImGui::Text("%.2f", ms(wait.queueing_ns));
-      ImGui::TableNextColumn();
-      ImGui::Text("%.2f", ms(wait.peers_ns));
+      if (parts) {
+        for (const std::int64_t ns : {wait.queueing_ns, wait.peers_ns}) {
+          ImGui::TableNextColumn();
+          ImGui::TextUnformatted(format_duration_ns(ns).c_str());
+        }
+      }
       ImGui::TableNextColumn();
       std::string why(name(wait.reason));
       if (wait.reason == ExposureReason::slow_peer && wait.slowest_rank >= 0)

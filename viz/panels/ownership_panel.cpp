@@ -63,6 +63,9 @@ class OwnershipPanel final : public Panel {
   std::uint64_t seen_revision_ = 0;
 
   std::vector<MapRow> rows_;
+  int ranks_ = 0;
+  bool more_ranks_ = false;  ///< than rows of states
+  float more_top_ = 0;
   std::map<int, ElementValues> values_;  ///< by rank: what is visible, when single elements are
   int values_buffer_ = 0;
   Box minimap_{};
@@ -110,11 +113,17 @@ void OwnershipPanel::arrange(const Document& document, ImVec2 origin, ImVec2 siz
   const bool values =
       document.live != nullptr && document.moment.follow && 1 / view_.elems_per_px >= values_from_px;
   const int ranks = document.events != nullptr ? std::max(document.info.ranks, 1) : 0;
+  ranks_ = ranks;
   const float minimap_px = std::floor(0.8F * line);
-  const float room = size.y - minimap_px - 2 * gap - 1.5F * line;
+  float room = size.y - minimap_px - 2 * gap - 1.5F * line;
   // First every rank's states, then tall bands, then tall states.
-  int states = std::clamp(static_cast<int>((room - 4.2F * line) / (1.35F * line)), ranks > 0 ? 1 : 0,
-                          std::min(ranks, most_state_rows));
+  const auto states_in = [&](float height) {
+    return std::clamp(static_cast<int>((height - 4.2F * line) / (1.35F * line)), ranks > 0 ? 1 : 0,
+                      std::min(ranks, most_state_rows));
+  };
+  more_ranks_ = states_in(room) < ranks;
+  if (more_ranks_) room -= line;  // which is where that is said
+  int states = states_in(room);
   const auto rows = static_cast<float>(states);
   const float usual = std::clamp(room - gap - rows * 1.35F * line, 2.4F * line, 10 * line);
   const float state_px = states == 0 ? 0 : std::clamp((room - gap - usual) / rows, 1.35F * line, 2.4F * line);
@@ -139,6 +148,9 @@ void OwnershipPanel::arrange(const Document& document, ImVec2 origin, ImVec2 siz
     add(MapRow::What::param_values, rank, state_px - 2, 2);
     add(MapRow::What::gradient_values, rank, state_px - 2, 2);
   }
+  more_ranks_ = more_ranks_ || (ranks > 0 && states < ranks);
+  more_top_ = y;
+  if (more_ranks_) y += line;
   y = std::min(y + gap, origin.y + size.y - minimap_px);
   minimap_ = {{origin.x + gutter_px_, std::floor(y)}, {origin.x + size.x, std::floor(y + minimap_px)}};
 }
@@ -162,6 +174,12 @@ void OwnershipPanel::draw_gutter(ImDrawList& list, const Theme& theme, ImVec2 or
     const float top = std::floor((row.top + row.bottom - mark) / 2);
     list.AddRectFilled({origin.x, top}, {origin.x + mark, top + mark},
                        theme.rank(row.rank, map_->max_ranks()));
+  }
+  if (more_ranks_) {
+    const auto shown = std::count_if(rows_.begin(), rows_.end(),
+                                     [](const MapRow& row) { return row.what == MapRow::What::state; });
+    draw_text(list, {origin.x + gutter_px_, std::floor(more_top_)}, theme.faint_text(),
+              fmt::format("{} of {} ranks; Up and Down select others", shown, ranks_));
   }
   const float y = (minimap_.min.y + minimap_.max.y - ImGui::GetFontSize()) / 2;
   const float x = origin.x + gutter_px_ - text_size("everything").x - 0.5F * ImGui::GetFontSize();

@@ -3,6 +3,7 @@
 
 #include <imgui.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace zero1::viz {
@@ -23,6 +24,8 @@ class RowScroll {
   bool at_end() const { return at_end_; }
   /// Brings a row into the middle.
   void show(std::int64_t row, std::int64_t visible) { first_ = row - visible / 2; }
+  /// Scrolls no further than it must to have a row on screen.
+  void reveal(std::int64_t row, std::int64_t visible) { first_ = std::clamp(first_, row - visible + 1, row); }
 
  private:
   void drag(std::int64_t last, float top, float room, float grab);

@@ -92,8 +92,7 @@ void TimelinePanel::handle_click(Document& document, ImVec2 mouse) {
   if (mouse.y >= lanes_.min.y && mouse.x < lanes_.min.x) {
     for (const TimelineLane& lane : rows_.lanes) {
       if (row_y < lane.y0 || row_y >= lane.y1) continue;
-      if (!folded_.erase(lane.rank)) folded_.insert(lane.rank);
-      return;
+      return toggle_folded(lane.rank);
     }
   }
   if (!inside(lanes_, mouse)) return;
@@ -122,6 +121,7 @@ void TimelinePanel::handle_keys(Document& document) {
   if (input::pressed(ImGuiKey_Home)) fit_all(document);
   if (input::pressed('F')) fit(document);
   if (input::pressed('L')) toggle_logical(document);
+  if (input::pressed('C') && document.selection.rank) toggle_folded(*document.selection.rank);
   if (input::pressed('E')) show_arrows_ = !show_arrows_;
   if (input::pressed('V')) toggle_follow(document);
   if (input::pressed(ImGuiKey_End)) tracks_ = true;  // everywhere: follow the run again

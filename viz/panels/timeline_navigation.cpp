@@ -31,7 +31,7 @@ void TimelinePanel::follow_document(const Document& document) {
   touched_ = false;
   tracks_ = true;
   scroll_px_ = 0;
-  seen_selection_ = document.selection.revision;
+  seen_selection_ = 0;
 }
 
 /// Moves the view along with a run, or fits it to a recording that still loads.
@@ -56,12 +56,33 @@ void TimelinePanel::move_along(const Document& document) {
 
 void TimelinePanel::follow_selection(const Document& document) {
   if (document.selection.revision == seen_selection_) return;
-  seen_selection_ = document.selection.revision;
-  if (document.selection.event && *document.selection.event < document.events->size())
-    return bring_into_view(document, *document.selection.event);
-  if (document.selection.event || !document.selection.step) return;
-  const EventIndex::Step* step = document.events->find_step(*document.selection.step);
-  if (step != nullptr) show_step(document, *step);
+  const Selection& selection = document.selection;
+  const bool known = !selection.event || *selection.event < document.events->size();
+  const EventIndex::Step* step = selection.step ? document.events->find_step(*selection.step) : nullptr;
+  // What a recording that still loads does not have yet may come.
+  if (document.events->loading() && (!known || (selection.step && step == nullptr))) return;
+  seen_selection_ = selection.revision;
+  if (selection.event && known) return bring_into_view(document, *selection.event);
+  if (selection.event) return;
+  // With a step selected already, choosing a rank or a bucket leaves the view where it is.
+  const bool others_changed = selection.rank != seen_.rank || selection.bucket != seen_.bucket ||
+                              selection.param != seen_.param || selection.element != seen_.element;
+  if (step != nullptr && (selection.step != seen_.step || !others_changed)) show_step(document, *step);
+  seen_ = selection;
+  if (selection.rank) bring_rank_into_view(*selection.rank);
+}
+
+/// The first lanes of it.
+void TimelinePanel::bring_rank_into_view(int rank) {
+  for (const TimelineLane& lane : rows_.lanes) {
+    if (lane.rank != rank || !lane.starts_rank) continue;
+    if (lane.y0 < scroll_px_ || lane.y1 > scroll_px_ + lanes_px_) scroll_px_ = lane.y0;
+    return;
+  }
+}
+
+void TimelinePanel::toggle_folded(int rank) {
+  if (!folded_.erase(rank)) folded_.insert(rank);
 }
 
 void TimelinePanel::bring_into_view(const Document& document, EventId original) {
@@ -112,8 +133,15 @@ void TimelinePanel::toggle_logical(const Document& document) {
   }
 }
 
-void TimelinePanel::go_to_step(const Document& document, std::size_t index) {
-  show_step(document, document.events->steps()[index]);
+void TimelinePanel::go_to_step(Document& document, std::size_t index) {
+  const EventIndex::Step& step = document.events->steps()[index];
+  show_step(document, step);
+  Selection next = document.selection;
+  next.step = step.step;
+  next.event.reset();
+  document.selection.set(next);
+  seen_selection_ = document.selection.revision;
+  seen_ = document.selection;
 }
 
 void TimelinePanel::show_step(const Document& document, const EventIndex::Step& step) {
@@ -122,7 +150,7 @@ void TimelinePanel::show_step(const Document& document, const EventIndex::Step& 
   if (logical_) order_logically(document, step.when);
 }
 
-void TimelinePanel::step_by(const Document& document, int by) {
+void TimelinePanel::step_by(Document& document, int by) {
   const auto steps = document.events->steps();
   if (steps.empty()) return;
   const double middle = physical_.start_ns() + physical_.span_ns() / 2;

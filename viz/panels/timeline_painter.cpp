@@ -260,6 +260,9 @@ void TimelinePainter::draw_labels(ImDrawList& list, const TimelineScene& scene) 
       list.AddRectFilled(chip.min, chip.max, colour, 3);
       const std::string name = fmt::format("{}{}", lane.folded ? "+" : "r", lane.rank);
       draw_text(list, {chip.min.x + 3, chip.min.y + 1}, Theme::text_on(colour), name);
+      if (scene.document.selection.rank == lane.rank)
+        list.AddRect({chip.min.x - 1, chip.min.y - 1}, {chip.max.x + 1, chip.max.y + 1},
+                     scene.theme.selected(), 3, 0, 2);
     }
     draw_text(list, {left + rank_px + 6, lane.starts_rank ? std::min(stream_y, y1 - font) : stream_y},
               scene.theme.faint_text(), trace::name(lane.stream));

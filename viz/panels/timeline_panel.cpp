@@ -34,9 +34,10 @@ std::string_view TimelinePanel::help() const {
          "right drag  measure;  M, Shift+M  measure the selected event, and up to it;  Esc  forget it\n"
          "click on the time axis, T  look at that moment, at that of the selected event\n"
          "V  the view follows the run, or pauses\n"
-         "[ ]  the step before, after;  click in the strip  go to that step\n"
+         "[ ]  select the step before, after;  click in the strip  that step\n"
          "Ctrl+F  search;  Enter, F3  the next match;  Shift with it  the one before\n"
-         "L  order of causes instead of time;  E  arrows;  click on a rank  fold it";
+         "L  order of causes instead of time;  E  arrows\n"
+         "click on a rank, C with a selected one  fold it";
 }
 
 void TimelinePanel::draw(Document& document, const Theme& theme) {
@@ -75,16 +76,20 @@ void TimelinePanel::draw_toolbar(Document& document, const Theme& theme) {
   if (ImGui::Button("<")) search(document, -1);
   ImGui::SameLine(0, 2);
   if (ImGui::Button(">")) search(document, 1);
-  ImGui::SameLine();
-  if (ImGui::Button("Fit")) fit(document);
-  ImGui::SameLine();
-  if (ImGui::Button(follows(document) ? "Pause view" : "Follow")) toggle_follow(document);
-  ImGui::SameLine();
+  const auto button = [](const char* label) {
+    same_line_for(text_size(label).x + 2 * ImGui::GetStyle().FramePadding.x);
+    return ImGui::Button(label);
+  };
+  const auto box = [](const char* label, bool& checked) {
+    same_line_for(ImGui::GetFrameHeight() + ImGui::GetStyle().ItemInnerSpacing.x + text_size(label).x);
+    return ImGui::Checkbox(label, &checked);
+  };
+  if (button("Fit")) fit(document);
+  if (button(follows(document) ? "Pause view" : "Follow")) toggle_follow(document);
   bool logical = logical_ != nullptr;
-  if (ImGui::Checkbox("order of causes", &logical)) toggle_logical(document);
-  ImGui::SameLine();
-  ImGui::Checkbox("arrows", &show_arrows_);
-  ImGui::SameLine();
+  if (box("order of causes", logical)) toggle_logical(document);
+  box("arrows", show_arrows_);
+  same_line_for(7 * font);
   draw_status(document, theme);
 }
 
@@ -150,7 +155,8 @@ void TimelinePanel::paint(Document& document, const Theme& theme) {
   scene.measured = measured_;
   if (hovers_lanes_) find_hovered(scene, bars);
 
-  const auto step = draw_step_strip(list, *document.events, theme, strip_, physical_.window());
+  const auto step =
+      draw_step_strip(list, *document.events, theme, strip_, physical_.window(), document.selection.step);
   if (step && ImGui::IsWindowHovered()) show_step_tooltip(document.events->steps()[*step]);
   hovered_step_ = step;
   list.PushClipRect({lanes_.min.x, axis_.min.y}, lanes_.max, true);

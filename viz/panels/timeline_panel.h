@@ -63,10 +63,12 @@ class TimelinePanel final : public Panel {
   void follow_selection(const Document& document);
   void bring_into_view(const Document& document, EventId original);
   void order_logically(const Document& document, trace::Interval window);
+  void bring_rank_into_view(int rank);
   void toggle_logical(const Document& document);
-  void go_to_step(const Document& document, std::size_t index);
+  void toggle_folded(int rank);
+  void go_to_step(Document& document, std::size_t index);
   void show_step(const Document& document, const EventIndex::Step& step);
-  void step_by(const Document& document, int by);
+  void step_by(Document& document, int by);
   void fit(const Document& document);
   void fit_all(const Document& document);
   void touched();
@@ -100,6 +102,7 @@ class TimelinePanel final : public Panel {
 
   std::shared_ptr<EventIndex> seen_events_;
   std::uint64_t seen_selection_ = 0;
+  Selection seen_;  ///< what it was
   std::uint64_t fit_revision_ = 0;
 
   TimeView physical_, causes_;

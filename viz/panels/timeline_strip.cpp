@@ -14,7 +14,8 @@ double length_of(const EventIndex::Step& step) {
 }  // namespace
 
 std::optional<std::size_t> draw_step_strip(ImDrawList& list, const EventIndex& events, const Theme& theme,
-                                           const Box& box, trace::Interval window) {
+                                           const Box& box, trace::Interval window,
+                                           std::optional<int> selected) {
   const auto steps = events.steps();
   list.AddRectFilled(box.min, box.max, faded(theme.grid(), 0.4F));
   if (steps.empty() || box.width() < 4) return {};
@@ -33,8 +34,10 @@ std::optional<std::size_t> draw_step_strip(ImDrawList& list, const EventIndex& e
     const std::size_t last = std::max(first + 1, (bar + 1) * steps.size() / bars);
     std::size_t tallest = first;
     bool in_view = false;
+    bool chosen = false;
     for (std::size_t i = first; i < last; ++i) {
       if (length_of(steps[i]) > length_of(steps[tallest])) tallest = i;
+      chosen = chosen || selected == steps[i].step;
       in_view = in_view || (steps[i].when.end_ns > window.start_ns && steps[i].when.start_ns < window.end_ns);
     }
     const float x0 = box.min.x + static_cast<float>(bar) * bar_px;
@@ -46,6 +49,9 @@ std::optional<std::size_t> draw_step_strip(ImDrawList& list, const EventIndex& e
                                    : faded(theme.faint_text(), 0.6F);
     list.AddRectFilled({x0, box.max.y - std::max(2.0F, height)}, {x0 + std::max(1.0F, bar_px - 1), box.max.y},
                        colour);
+    if (chosen)
+      list.AddRect({x0 - 1, box.min.y}, {x0 + std::max(2.0F, bar_px), box.max.y}, theme.selected(), 0, 0,
+                   1.5F * theme.scale);
   }
   return under_mouse;
 }

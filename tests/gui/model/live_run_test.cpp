@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <thread>
 
 #include "core/base/error.h"
+#include "core/trace/reader.h"
 #include "tests/gui/live_support.h"
+#include "tests/support/temporary_folder.h"
 #include "viz/model/element_probe.h"
 #include "viz/model/event_index.h"
 
@@ -256,6 +259,56 @@ TEST_CASE("a run can be left at any time") {
     LiveRun live(config, options);
     drive(live, [&](std::span<const trace::Event> events) { return events.empty(); });
   }
+}
+
+TEST_CASE("leaving a run ends it at each rank's next event, however far its next collective is") {
+  // One iteration of a million microbatches: gradients are reduced behind the last of them.
+  constexpr int ranks = 2;
+  zero1::test::TemporaryFolder folder;
+  TrainConfig config = small_run(ranks);
+  config.train_iters = 1;
+  config.global_batch_size = ranks * 1'000'000LL;
+  config.trace = folder / "left.trace";
+  config = resolve(config);
+  const auto threads = [] {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  };
+  const auto threads_before = threads();
+  int steps_ended = 0;
+  LiveRunOptions options = paused();
+  options.hooks.on_step = [&](const StepMetrics&) { ++steps_ended; };
+  std::vector<trace::Event> held;
+  std::int64_t seen = 0;
+  std::int64_t left_ns = 0;
+  {
+    Document document = live_document(config, std::move(options));
+    LiveRun& live = *document.live;
+    record_some(document, 500);
+    // Nothing but its own event keeps a rank: there is no collective to wait in.
+    while (held.size() < ranks) held = live.held();
+    take_over(document);
+    seen = document.events->size();
+    left_ns = live.clock_ns();
+  }
+  while (threads() > threads_before) std::this_thread::yield();
+  CHECK(steps_ended == 0);
+
+  // Of what began later there is only what each rank was held in front of.
+  std::int64_t recorded = 0;
+  std::map<int, int> begun;
+  trace::Reader(config.trace).for_each_chunk([&](std::span<const trace::Event> events) {
+    recorded += static_cast<std::int64_t>(events.size());
+    for (const trace::Event& event : events) {
+      if (event.begin_ns < left_ns) continue;
+      ++begun[event.rank];
+      CHECK(std::any_of(held.begin(), held.end(), [&](const trace::Event& at) {
+        return at.rank == event.rank && at.kind == event.kind && at.layer == event.layer;
+      }));
+    }
+  });
+  CHECK(recorded >= seen);
+  for (const auto& [rank, count] : begun) CHECK(count == 1);
 }
 
 TEST_CASE("a run that fails says why, and does nothing more") {
