@@ -14,7 +14,6 @@
 #include "core/device/cpu/cpu_device.h"
 #include "core/device/cpu/vec.h"
 
-
 namespace {
 
 using namespace zero1;

@@ -8,7 +8,6 @@
 
 #include "core/device/cpu/vector_math.h"
 
-
 namespace zero1::cpu {
 namespace {
 
