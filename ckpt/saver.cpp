@@ -142,10 +142,7 @@ struct Session {
 class Saver::Impl {
  public:
   Impl(SaveOptions options, const TrainConfig& config)
-      : options_(std::move(options)),
-        train_iters_(config.train_iters),
-        busy_(ranks(config)),
-        measured_(ranks(config)) {
+      : options_(std::move(options)), busy_(ranks(config)), measured_(ranks(config)) {
     sharded_ = config.data_parallel.use_distributed_optimizer;
     // Where nothing can be written, that is told now and not after hours.
     const PendingFolder trial(options_.folder + "/" + step_folder_name(0));
@@ -162,29 +159,12 @@ class Saver::Impl {
   }
 
   void step_done(int rank, RankTrainer& trainer, std::int64_t step) {
-    const bool due = step == train_iters_ || (options_.interval > 0 && step % options_.interval == 0);
-    if (!due || (!sharded_ && rank > 0)) return;  // without sharding rank 0 has everything
-    trainer.finish();                             // drains the gathers
-    const std::shared_ptr<Session> session = session_of(trainer, step);
-    SliceReader slices(trainer, session->contents.layout, rank);
-    if (options_.async) {
-      enqueue(rank, trainer, session, slices);
-      return;
-    }
-    {
-      const auto span = this->span(trainer, trace::Kind::checkpoint_write, slices.bytes());
-      std::vector<float> chunk(static_cast<std::size_t>(chunk_elems));
-      write_rank(*session, rank, [&](std::size_t index, Range wanted) {
-        slices.read(index, wanted, chunk.data());
-        return chunk.data();
-      });
-    }
-    if (!comes_last(*session)) return;
-    const auto span = this->span(trainer, trace::Kind::checkpoint_publish);
-    publish(*session);
+    if (due(step)) save(rank, trainer, step);
   }
 
   void rank_done(int rank, RankTrainer& trainer) {
+    const std::int64_t last = trainer.progress().iteration;
+    if (!due(last)) save(rank, trainer, last);  // also where the run was stopped early
     if (!options_.async) return;
     std::unique_lock lock(mutex_);
     wait_until_written(lock, rank);
@@ -204,6 +184,30 @@ class Saver::Impl {
 
  private:
   static std::size_t ranks(const TrainConfig& config) { return static_cast<std::size_t>(config.dp); }
+
+  bool due(std::int64_t step) const { return options_.interval > 0 && step % options_.interval == 0; }
+
+  void save(int rank, RankTrainer& trainer, std::int64_t step) {
+    if (!sharded_ && rank > 0) return;  // without sharding rank 0 has everything
+    trainer.finish();                   // drains the gathers
+    const std::shared_ptr<Session> session = session_of(trainer, step);
+    SliceReader slices(trainer, session->contents.layout, rank);
+    if (options_.async) {
+      enqueue(rank, trainer, session, slices);
+      return;
+    }
+    {
+      const auto span = this->span(trainer, trace::Kind::checkpoint_write, slices.bytes());
+      std::vector<float> chunk(static_cast<std::size_t>(chunk_elems));
+      write_rank(*session, rank, [&](std::size_t index, Range wanted) {
+        slices.read(index, wanted, chunk.data());
+        return chunk.data();
+      });
+    }
+    if (!comes_last(*session)) return;
+    const auto span = this->span(trainer, trace::Kind::checkpoint_publish);
+    publish(*session);
+  }
 
   static trace::Event event_of(trace::Kind kind, std::int64_t bytes = 0) {
     trace::Event event;
@@ -350,7 +354,6 @@ class Saver::Impl {
   }
 
   SaveOptions options_;
-  std::int64_t train_iters_;
   bool sharded_ = true;
 
   mutable std::mutex mutex_;

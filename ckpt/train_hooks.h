@@ -42,8 +42,9 @@ class Saver {
   /// To be called after every step; saves when it is due. What is saved is this moment, also with `async`.
   void step_done(int rank, RankTrainer& trainer, std::int64_t step);
 
-  /// To be called when a rank is done, before it is torn down: waits until its last save is written, and
-  /// records when that was (what is written behind training, the rank itself cannot time).
+  /// To be called when a rank is done, before it is torn down: saves its last step unless step_done has,
+  /// waits until that is written, and records when that was (what is written behind training, the rank itself
+  /// cannot time).
   void rank_done(int rank, RankTrainer& trainer);
 
   /// Waits for what is still being written. Throws what went wrong.

@@ -13,7 +13,7 @@ std::string_view name(LrDecayStyle style);
 std::optional<LrDecayStyle> parse_lr_decay_style(std::string_view text);
 
 struct LearningRateConfig {
-  double lr = 1e-3;
+  double lr = 5e-4;
   double min_lr = 0;
   std::int64_t warmup_iters = 0;  ///< linear from 0 up to lr
   std::int64_t decay_iters = 0;   ///< min_lr is reached here and kept; 0: the run's iterations

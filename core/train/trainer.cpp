@@ -4,6 +4,7 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -107,7 +108,8 @@ class Run {
       : config_(config),
         observer_(observer),
         data_(open_data(config)),
-        reporter_(config.dp, observer.on_step) {
+        reporter_(config.dp, observer.on_step),
+        last_step_(config.train_iters) {
     RunShape shape = run_shape(config);
     check_memory(config, shape.layout);
     summary_.layout = std::move(shape.layout);
@@ -184,9 +186,19 @@ class Run {
     }
   }
 
+  /// The iteration after which the run ends, as far as is known before `next`. A rank that is told to stop
+  /// makes `next` the last one. No other can have begun a later one: for that it needs this rank's gradients
+  /// of `next`.
+  std::int64_t last_step(std::int64_t next) {
+    std::int64_t undecided = config_.train_iters;
+    if (observer_.stop_requested && observer_.stop_requested())
+      last_step_.compare_exchange_strong(undecided, std::min(next, config_.train_iters));
+    return last_step_;
+  }
+
   void train_rank(int rank, RankTrainer& trainer) {
     if (observer_.on_rank_ready) observer_.on_rank_ready(rank, trainer);
-    for (std::int64_t step = trainer.progress().iteration + 1; step <= config_.train_iters; ++step) {
+    for (std::int64_t step = trainer.progress().iteration + 1; step <= last_step(step); ++step) {
       const std::int64_t begin_ns = now_ns();
       StepMetrics metrics = trainer.train_step();
       metrics.ms = static_cast<double>(now_ns() - begin_ns) * 1e-6;
@@ -208,6 +220,7 @@ class Run {
   const TrainObserver& observer_;
   RunData data_;
   StepReporter reporter_;
+  std::atomic<std::int64_t> last_step_;
   TrainSummary summary_;
   std::vector<std::uint64_t> param_hashes_;  ///< by rank
   std::unique_ptr<trace::Recorder, RecorderDeleter> recorder_{nullptr, RecorderDeleter{observer_}};

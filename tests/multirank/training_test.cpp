@@ -65,6 +65,29 @@ std::string temporary(const std::string& name) {
 
 }  // namespace
 
+TEST_CASE("asked to stop, all ranks end after the same iteration, with the bits of a run of that length") {
+  for (const int dp : {1, 3}) {
+    CAPTURE(dp);
+    TrainConfig config = overlapped(small_gpt(dp), 1000);
+    config.train_iters = 200;
+    std::atomic<bool> asked{false};
+    TrainObserver observer;
+    observer.stop_requested = [&] { return asked.load(); };
+    observer.on_step_end = [&](int rank, RankTrainer&, std::int64_t step) {
+      if (rank == dp - 1 && step == 4) asked = true;
+    };
+    std::atomic<int> done{0};
+    observer.on_rank_done = [&](int, RankTrainer&) { ++done; };
+    const Outcome stopped = run(config, observer);
+    const auto steps = static_cast<std::int64_t>(stopped.losses_and_norms.size() / 2);
+    CHECK(steps >= 5);
+    CHECK(steps <= 6);
+    CHECK(done == dp);
+    config.train_iters = steps;
+    CHECK(run(config) == stopped);
+  }
+}
+
 TEST_CASE("the same configuration gives the same bits, in every mode") {
   for (const DType dtype : {DType::fp32, DType::bf16}) {
     for (const int dp : {1, 2, 3}) {
