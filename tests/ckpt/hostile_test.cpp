@@ -12,6 +12,7 @@
 #include "ckpt/verify.h"
 #include "core/base/error.h"
 #include "tests/ckpt/ckpt_support.h"
+#include "tests/support/message.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace zero1;
