@@ -157,7 +157,8 @@ int print_check(const std::vector<ComputedCase>& cases, const std::string& sourc
   }
   if (compared == 0)
     throw InputError(fmt::format("{}: --check needs a recorded \"expect\", the file has none", source));
-  std::cout << fmt::format("{} of {} as recorded\n", compared - different, counted(compared, "layout"));
+  std::cout << fmt::format("{} of {} {} as recorded\n", compared - different, counted(compared, "layout"),
+                           compared == 1 ? "is" : "are");
   return different == 0 ? 0 : 1;
 }
 
