@@ -40,21 +40,17 @@ TEST_CASE("characters are counted, not bytes") {
 
 TEST_CASE("a mistyped word is near the one that was meant") {
   const std::vector<std::string> names{"inspect", "verify", "diff", "clean", "reshard", "gather", "export"};
-  for (const auto& [word, meant] : std::vector<std::pair<std::string, std::string>>{
-           {"inspekt", "inspect"},
-           {"inspct", "inspect"},
-           {"insepct", "inspect"},
-           {"inspectt", "inspect"},
-           {"inspect", "inspect"},
-           {"reshrad", "reshard"},
-           {"dif", "diff"},
-           {"xport", "export"},
-           {"v", "verify"},
-           {"reshar", "reshard"},
-       }) {
-    const std::string guess = nearest(word, names).value_or("none");
-    CAPTURE(word);
-    CHECK(guess == meant);
+  const struct {
+    const char* word;
+    const char* meant;
+  } cases[] = {
+      {"inspekt", "inspect"}, {"inspct", "inspect"},  {"insepct", "inspect"}, {"inspectt", "inspect"},
+      {"inspect", "inspect"}, {"reshrad", "reshard"}, {"dif", "diff"},        {"xport", "export"},
+      {"v", "verify"},        {"reshar", "reshard"},
+  };
+  for (const auto& c : cases) {
+    CAPTURE(c.word);
+    CHECK(nearest(c.word, names).value_or("none") == c.meant);
   }
   for (const std::string& word :
        {std::string(), std::string("train"), std::string("xyz"), std::string("zzzzzzz"),
