@@ -11,6 +11,7 @@
 #include "ckpt/digests.h"
 #include "ckpt/pieces.h"
 #include "core/base/error.h"
+#include "core/base/units.h"
 
 namespace zero1::ckpt {
 
@@ -19,9 +20,9 @@ namespace {
 void check_size(const InputFile& file, const RankFileRecord& record) {
   if (file.size_bytes() == record.bytes) return;
   throw InputError(
-      fmt::format("{}: {} bytes, but checkpoint.h5 recorded {}: it was cut, or is of another checkpoint; see "
+      fmt::format("{}: {}, but checkpoint.h5 recorded {}: it was cut, or is of another checkpoint; see "
                   "`zero1 ckpt verify`",
-                  file.path(), file.size_bytes(), record.bytes));
+                  file.path(), counted(file.size_bytes(), "byte"), format_count(record.bytes)));
 }
 
 }  // namespace

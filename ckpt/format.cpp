@@ -7,23 +7,24 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/strict_json.h"
 
 namespace zero1::ckpt {
 namespace {
 
 using nlohmann::ordered_json;
 
-/// The library converts any number to any other, and follows any depth of nesting when it writes.
-ordered_json parse_strictly(const std::string& text, const std::string& source) {
+ordered_json parse_text(const std::string& text, const std::string& source) {
   constexpr int max_depth = 64;
-  return ordered_json::parse(text, [&](int depth, ordered_json::parse_event_t, ordered_json&) {
-    if (depth > max_depth)
-      throw InputError(fmt::format("{}: /state: nested deeper than {} levels", source, max_depth));
-    return true;
-  });
+  try {
+    return parse_strict_ordered_json(text, max_depth);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: /state: {}", source, error.what()));
+  }
 }
 
-/// One object of /state. Throws InputError naming the field.
+/// One object of /state. Throws InputError naming the field; the library would convert any number to any
+/// other.
 class Fields {
  public:
   Fields(const ordered_json& object, std::string where, const std::string& source)
@@ -157,7 +158,7 @@ std::string to_json(const RunState& s) {
 
 RunState parse_run_state(const std::string& text, const std::string& source) {
   try {
-    const ordered_json json = parse_strictly(text, source);
+    const ordered_json json = parse_text(text, source);
     const Fields root(json, "", source);
     RunState s;
     root.count("step", s.step);

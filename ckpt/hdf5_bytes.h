@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/text.h"
+
 namespace zero1::ckpt {
 
 /// The search ends here.
@@ -14,14 +16,10 @@ struct NotUnderstood {
   std::string why;
 };
 
-/// Names come from the file: short and without what moves a terminal's cursor.
+/// Names come from the file: as short as a message can be, and without what moves a terminal's cursor.
 inline std::string shown(std::string_view name) {
   constexpr std::size_t longest = 200;
-  std::string text(name.substr(0, longest));
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
-  }
-  return name.size() > longest ? text + "…" : text;
+  return printable(name, longest);
 }
 
 /// Bytes read front to back; what goes beyond their end is not understood.

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/file_io.h"
+#include "core/base/strict_json.h"
 #include "core/data/safetensors.h"
 
 namespace zero1::ckpt {
@@ -71,11 +72,11 @@ class TensorFiles {
   }
 
   static std::map<std::string, std::string> read_weight_map(const std::string& path) {
+    constexpr int max_depth = 64;
+    const std::string text = read_file(path);
     try {
-      return nlohmann::json::parse(read_file(path))
-          .at("weight_map")
-          .get<std::map<std::string, std::string>>();
-    } catch (const nlohmann::json::exception& error) {
+      return parse_strict_json(text, max_depth).at("weight_map").get<std::map<std::string, std::string>>();
+    } catch (const std::exception& error) {
       throw InputError(fmt::format("{}: not an index of safetensors files: {}", path, error.what()));
     }
   }

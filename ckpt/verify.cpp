@@ -11,6 +11,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/digests.h"
 #include "core/base/error.h"
+#include "core/base/units.h"
 #include "core/layout/range_map.h"
 
 namespace zero1::ckpt {
@@ -97,7 +98,8 @@ class Verifier {
     report_.bytes += file.size_bytes();
     const RankFileRecord& record = contents_.files[static_cast<std::size_t>(rank)];
     if (file.size_bytes() != record.bytes) {
-      add(fmt::format("{}: {} bytes, {} were recorded", file.path(), file.size_bytes(), record.bytes));
+      add(fmt::format("{}: {}, {} were recorded", file.path(), counted(file.size_bytes(), "byte"),
+                      format_count(record.bytes)));
     } else if (all_consistent(rows)) {
       const auto begin = contents_.slices.begin();
       const std::uint64_t found = frame_digest(

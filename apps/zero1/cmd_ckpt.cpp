@@ -70,8 +70,8 @@ void inspect_param(const ckpt::Checkpoint& checkpoint, const Flags& flags) {
                nlohmann::ordered_json{{"name", spec.name}, {"shape", spec.shape}, {"pieces", rows}}.dump(1));
     return;
   }
-  fmt::print("{} [{}], {} elements in {} piece{}\n\n", spec.name, fmt::join(spec.shape, ", "),
-             format_count(spec.numel()), pieces.size(), pieces.size() == 1 ? "" : "s");
+  fmt::print("{} [{}], {} in {}\n\n", spec.name, fmt::join(spec.shape, ", "),
+             counted(spec.numel(), "element"), counted(pieces.size(), "piece"));
   fmt::print("{:<16}{:<30}{:>26}{:>26}\n", "file", "dataset", "elements of the parameter", "in the slice");
   for (std::size_t i = 0; i < pieces.size() && (flags.all || i < shown_rows); ++i) {
     const ckpt::Piece& p = pieces[i];
@@ -118,20 +118,20 @@ void inspect_table(const ckpt::Checkpoint& checkpoint, bool all) {
   const Layout& layout = checkpoint.layout();
   const LayoutOptions& options = layout.options;
   fmt::print("{}\n", checkpoint.folder());
-  fmt::print("  step          {} ({} of AdamW), {} sequences consumed, seed {}\n", state.step,
-             state.optimizer_steps, format_count(state.consumed_sequences), state.seed);
-  fmt::print("  ranks         {} files, {} in slices and HDF5's own bytes\n", checkpoint.files().size(),
-             format_bytes(total_bytes(checkpoint)));
-  fmt::print("  layout        dp {}, {}, {} bucket{} in {} buffer{}\n", options.dp_size,
+  fmt::print("  step          {} ({} of AdamW), {} consumed, seed {}\n", state.step, state.optimizer_steps,
+             counted(state.consumed_sequences, "sequence"), state.seed);
+  fmt::print("  ranks         {}, {} in slices and HDF5's own bytes\n",
+             counted(checkpoint.files().size(), "file"), format_bytes(total_bytes(checkpoint)));
+  fmt::print("  layout        dp {}, {}, {} in {}\n", options.dp_size,
              options.bucket_size_elems ? "bucket size " + format_count(*options.bucket_size_elems)
                                        : std::string("one bucket per buffer"),
-             layout.bucket_count(), layout.bucket_count() == 1 ? "" : "s", layout.buffers.size(),
-             layout.buffers.size() == 1 ? "" : "s");
-  fmt::print("  schedule      {} from {:g} to {:g}, {} iterations of warm-up, {} of decay\n",
-             state.lr_decay_style, state.lr, state.min_lr, state.warmup_iters, state.decay_iters);
+             counted(layout.bucket_count(), "bucket"), counted(layout.buffers.size(), "buffer"));
+  fmt::print("  schedule      {} from {:g} to {:g}, {} of warm-up, {} of decay\n", state.lr_decay_style,
+             state.lr, state.min_lr, counted(state.warmup_iters, "iteration"),
+             counted(state.decay_iters, "iteration"));
   fmt::print("  loss scale    {:g}\n", state.loss_scale);
-  fmt::print("  parameters    {} tensors, {} elements; main parameters and both moments in float32\n\n",
-             layout.specs.size(), format_count(parameter_count(checkpoint)));
+  fmt::print("  parameters    {}, {}; main parameters and both moments in float32\n\n",
+             counted(layout.specs.size(), "tensor"), counted(parameter_count(checkpoint), "element"));
   fmt::print("  {:<40}{:<10}{:>20}{:>14}  {}\n", "parameter", "dtype", "shape", "elements", "ranks");
   for (std::size_t p = 0; p < layout.specs.size() && (all || p < shown_rows); ++p) {
     const ParamSpec& spec = layout.specs[p];
@@ -197,10 +197,10 @@ int run_verify(const Flags& flags) {
             {"folder", folder}, {"slices", report.slices}, {"bytes", report.bytes}, {"faults", report.faults}}
             .dump(1));
   } else if (report.faults.empty()) {
-    fmt::print("{}: whole: {} slices, {}\n", folder, format_count(report.slices), format_bytes(report.bytes));
+    fmt::print("{}: whole: {}, {}\n", folder, counted(report.slices, "slice"), format_bytes(report.bytes));
   } else {
     for (const std::string& fault : report.faults) fmt::print("{}\n", fault);
-    fmt::print("{}: {} fault{}\n", folder, report.faults.size(), report.faults.size() == 1 ? "" : "s");
+    fmt::print("{}: {}\n", folder, counted(report.faults.size(), "fault"));
   }
   return report.faults.empty() ? 0 : 1;
 }

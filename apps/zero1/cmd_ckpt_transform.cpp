@@ -7,6 +7,7 @@
 
 #include "apps/zero1/cmd_ckpt.h"
 #include "apps/zero1/cmd_ckpt_progress.h"
+#include "apps/zero1/flag_values.h"
 #include "ckpt/gather.h"
 #include "ckpt/import.h"
 #include "ckpt/pieces.h"
@@ -45,11 +46,7 @@ std::int64_t mem_limit(const Flags& flags) {
 void apply_layout_flags(const Flags& flags, LayoutOptions& options) {
   if (flags.dp) options.dp_size = options.expert_dp_size = *flags.dp;
   if (flags.expert_dp) options.expert_dp_size = *flags.expert_dp;
-  if (flags.bucket_size == "none") {
-    options.bucket_size_elems.reset();
-  } else if (!flags.bucket_size.empty()) {
-    options.bucket_size_elems = parse_count(flags.bucket_size);
-  }
+  apply_bucket_size(flags.bucket_size, options.bucket_size_elems);
   if (flags.high_nccl_busbw) options.pad_buckets_for_high_nccl_busbw = *flags.high_nccl_busbw;
 }
 
@@ -63,7 +60,7 @@ ckpt::WriteOptions write_options(const Flags& flags) {
 
 /// Who reads what from where: for every rank to be written, the bytes out of every rank's file.
 void print_plan(const ckpt::Checkpoint& source, const Layout& target) {
-  fmt::print("{} -> {} ranks, {} to be written\n", source.files().size(), ckpt::rank_count(target),
+  fmt::print("{} -> {}, {} to be written\n", source.files().size(), counted(ckpt::rank_count(target), "rank"),
              format_bytes(ckpt::slice_bytes(target)));
   for (int rank = 0; rank < ckpt::rank_count(target); ++rank) {
     std::map<int, std::int64_t> elems_from;
@@ -222,20 +219,17 @@ void add_ckpt_transforms(CLI::App& ckpt) {
   reshard->callback([flags] { run_interruptible([&] { run_reshard(*flags); }); });
   reshard->footer(reshard_examples);
 
-  CLI::App* import = ckpt.add_subcommand(
+  CLI::App* importer = ckpt.add_subcommand(
       "import",
       "A checkpoint from safetensors: parameters, and NAME.exp_avg, NAME.exp_avg_sq where it has them");
-  add_common(*import, *flags, "FILE.safetensors, or the .safetensors.index.json of several",
+  add_common(*importer, *flags, "FILE.safetensors, or the .safetensors.index.json of several",
              "The new checkpoint's folder");
-  import->add_option("--dtype", flags->dtype, "Of the parameters in training (default: float32)");
-  add_layout_flags(*import, flags, true);
-  import->add_flag("--skip-other-dtypes", flags->skip_other_dtypes,
-                   "Leave out tensors that are no floating-point numbers, such as masks and counters");
-  import->callback([flags] { run_interruptible([&] { run_import(*flags);
-});
-}  // namespace zero1::app
-);
-import->footer(import_examples);
+  importer->add_option("--dtype", flags->dtype, "Of the parameters in training (default: float32)");
+  add_layout_flags(*importer, flags, true);
+  importer->add_flag("--skip-other-dtypes", flags->skip_other_dtypes,
+                     "Leave out tensors that are no floating-point numbers, such as masks and counters");
+  importer->callback([flags] { run_interruptible([&] { run_import(*flags); }); });
+  importer->footer(import_examples);
 }
 
 }  // namespace zero1::app

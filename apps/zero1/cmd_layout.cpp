@@ -1,5 +1,6 @@
 // zero1 layout: computes and shows who owns what.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <iostream>
 #include <limits>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "apps/zero1/commands.h"
+#include "apps/zero1/flag_values.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/units.h"
@@ -44,24 +46,10 @@ struct ComputedCase {
   Layout layout;
 };
 
-std::int64_t parse_bucket_size(const std::string& text) {
-  try {
-    const std::int64_t elems = parse_count(text);
-    if (elems > 0) return elems;
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("--bucket-size: {}", error.what()));
-  }
-  throw InputError("--bucket-size: expected 1 or more elements, or none, found 0");
-}
-
 void apply_overrides(const Flags& flags, LayoutOptions& options) {
   if (flags.dp_size) options.dp_size = *flags.dp_size;
   if (flags.expert_dp_size) options.expert_dp_size = *flags.expert_dp_size;
-  if (flags.bucket_size == "none") {
-    options.bucket_size_elems.reset();
-  } else if (!flags.bucket_size.empty()) {
-    options.bucket_size_elems = parse_bucket_size(flags.bucket_size);
-  }
+  apply_bucket_size(flags.bucket_size, options.bucket_size_elems);
   if (flags.high_nccl_busbw) options.pad_buckets_for_high_nccl_busbw = *flags.high_nccl_busbw;
   if (flags.grad_reduce_in_fp32) options.grad_reduce_in_fp32 = *flags.grad_reduce_in_fp32;
 }
@@ -79,6 +67,11 @@ void choose_case(LayoutFile& file, const std::string& wanted, const std::string&
       fmt::format("{}: no case is named '{}'; there are: {}", source, wanted, fmt::join(names, ", ")));
 }
 
+/// The SPEC as messages name it.
+std::string source_of(const Flags& flags) {
+  return flags.spec == "-" ? "standard input" : flags.spec;
+}
+
 std::vector<ComputedCase> compute_all(const Flags& flags, LayoutFile& file) {
   std::vector<ComputedCase> computed;
   for (std::size_t i = 0; i < file.entries.size(); ++i) {
@@ -90,7 +83,7 @@ std::vector<ComputedCase> compute_all(const Flags& flags, LayoutFile& file) {
       Layout layout = compute_layout(entry.layout_case.params, entry.layout_case.options);
       computed.push_back({std::move(entry), title, std::move(layout)});
     } catch (const InputError& error) {
-      throw InputError(fmt::format("{}:{}{}{} {}", flags.spec, position.empty() ? "" : " ", position,
+      throw InputError(fmt::format("{}:{}{}{} {}", source_of(flags), position.empty() ? "" : " ", position,
                                    position.empty() ? "" : ":", error.what()));
     }
   }
@@ -101,7 +94,7 @@ const ComputedCase& only_case(const std::vector<ComputedCase>& cases, const Flag
                               std::string_view flag) {
   if (cases.size() == 1) return cases.front();
   throw InputError(fmt::format("{}: {} needs one case, the file has {}; choose one with --case NAME",
-                               flags.spec, flag, cases.size()));
+                               source_of(flags), flag, cases.size()));
 }
 
 int find_param(const Layout& layout, const std::string& name) {
@@ -137,8 +130,9 @@ void print_digests(const std::vector<ComputedCase>& cases) {
   for (const ComputedCase& each : cases) {
     for (std::size_t b = 0; b < each.layout.buffers.size(); ++b) {
       const RangeDigest digest = range_digest(each.layout, static_cast<int>(b));
-      std::cout << fmt::format("{}  {} buffer {} ({} rows, {} buckets)\n", digest.sha256, each.title, b,
-                               format_count(digest.rows), each.layout.buffers[b].buckets.size());
+      std::cout << fmt::format("{}  {} buffer {} ({}, {})\n", digest.sha256, each.title, b,
+                               counted(digest.rows, "row"),
+                               counted(each.layout.buffers[b].buckets.size(), "bucket"));
     }
   }
 }
@@ -158,12 +152,13 @@ int print_check(const std::vector<ComputedCase>& cases, const std::string& sourc
     if (found == expected) continue;
     ++different;
     const auto patch = nlohmann::json::diff(expected, found);
-    std::cout << fmt::format("{}: differs in {} places, first at {}\n", each.title, patch.size(),
+    std::cout << fmt::format("{}: differs in {}, first at {}\n", each.title, counted(patch.size(), "place"),
                              patch[0].at("path").get<std::string>());
   }
   if (compared == 0)
     throw InputError(fmt::format("{}: --check needs a recorded \"expect\", the file has none", source));
-  std::cout << fmt::format("{} of {} layouts are as recorded\n", compared - different, compared);
+  std::cout << fmt::format("{} of {} {} as recorded\n", compared - different, counted(compared, "layout"),
+                           compared == 1 ? "is" : "are");
   return different == 0 ? 0 : 1;
 }
 
@@ -185,8 +180,8 @@ int run(const Flags& flags) {
     throw InputError(
         fmt::format("--svg {}: is the SPEC itself; name another file for the picture", flags.svg));
   }
-  LayoutFile file = parse_layout_file(read_file(flags.spec), flags.spec);
-  if (!flags.case_name.empty()) choose_case(file, flags.case_name, flags.spec);
+  LayoutFile file = parse_layout_file(read_file(flags.spec), source_of(flags));
+  if (!flags.case_name.empty()) choose_case(file, flags.case_name, source_of(flags));
   const std::vector<ComputedCase> cases = compute_all(flags, file);
   int status = 0;
   if (!flags.svg.empty()) {
@@ -195,7 +190,7 @@ int run(const Flags& flags) {
     write_file(flags.svg, ownership_svg(drawn.layout, {title}));
   }
   if (flags.check) {
-    status = print_check(cases, flags.spec);
+    status = print_check(cases, source_of(flags));
   } else if (flags.json) {
     print_json(cases, file.is_list, flags.digest ? RangeDetail::digest : RangeDetail::rows);
   } else if (flags.digest) {

@@ -78,11 +78,10 @@ void run_export(const ExportFlags& flags) {
     fmt::print(stderr, "zero1: note: {} was not closed; exported up to its last flush\n", flags.file);
   }
   if (reader.dropped() > 0) {
-    fmt::print(stderr, "zero1: note: {} events were dropped while recording\n",
-               format_count(reader.dropped()));
+    fmt::print(stderr, "zero1: note: {} dropped while recording\n", counted(reader.dropped(), "event"));
   }
-  fmt::print("{}: {} events, {} arrows, {}; open it in https://ui.perfetto.dev\n", flags.out,
-             format_count(result.events), format_count(result.flows), format_bytes(result.bytes));
+  fmt::print("{}: {}, {}, {}; open it in https://ui.perfetto.dev\n", flags.out,
+             counted(result.events, "event"), counted(result.flows, "arrow"), format_bytes(result.bytes));
   if (std::fflush(stdout) != 0) throw Error("trace export: cannot write to standard output");
 }
 

@@ -1,5 +1,7 @@
 #include "apps/zero1/command_line.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -13,8 +15,10 @@
 #include <string>
 #include <system_error>
 #include <type_traits>
+#include <vector>
 
 #include "core/base/error.h"
+#include "core/base/text.h"
 
 namespace zero1::app {
 
@@ -47,14 +51,62 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
+/// "zero1 ckpt inspect", as it is called.
+std::string path_of(const CLI::App& command) {
+  const CLI::App* parent = command.get_parent();
+  return (parent == nullptr ? "" : path_of(*parent) + " ") + command.get_name();
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+    names.insert(names.end(), command->get_aliases().begin(), command->get_aliases().end());
+  }
+  return names;
+}
+
+std::vector<std::string> flag_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+/// What to say of a word that `command` does not know.
+std::string unknown_word(const CLI::App& command, const std::string& word, bool wants_command) {
+  constexpr std::size_t longest = 80;
+  const std::string shown = printable(word, longest);
+  if (word.starts_with('-')) {
+    const std::string flag = word.substr(0, word.find('='));
+    return fmt::format("{} is no flag of `{}`{}", shown, path_of(command),
+                       did_you_mean(flag, flag_names(command)));
+  }
+  if (!wants_command)
+    return fmt::format("`{}` takes no further argument, found '{}'", path_of(command), shown);
+  const std::vector<std::string> names = command_names(command);
+  const std::string hint = did_you_mean(word, names);
+  return fmt::format("'{}' is no command of `{}`{}", shown, path_of(command),
+                     hint.empty() ? fmt::format("; there are: {}", fmt::join(names, ", ")) : hint);
+}
+
+std::string usage_fault(const CLI::App& command, const CLI::Error& error) {
+  const std::vector<std::string> unknown = command.remaining();
+  const std::vector<std::string> names = command_names(command);
+  const bool wants_command = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !names.empty();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr && !wants_command) return error.what();
+  if (!unknown.empty()) return unknown_word(command, unknown.front(), wants_command);
+  if (wants_command) return fmt::format("a command is missing; there are: {}", fmt::join(names, ", "));
+  return error.what();
+}
+
 std::string failure_message(const CLI::App* app, const CLI::Error& error) {
   const CLI::App* chosen = app;
   while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().front();
-  std::string command = chosen->get_name();
-  for (const CLI::App* parent = chosen->get_parent(); parent != nullptr; parent = parent->get_parent()) {
-    command = parent->get_name() + " " + command;
-  }
-  return app->get_name() + ": " + error.what() + "\n`" + command + " --help` tells more.\n";
+  return fmt::format("{}: {}\n`{} --help` tells more.\n", app->get_name(), usage_fault(*chosen, error),
+                     path_of(*chosen));
 }
 
 void set_formatter(CLI::App& app, const std::shared_ptr<HelpFormatter>& formatter) {

@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <map>
 #include <set>
-#include <sstream>
 
+#include "apps/zero1/config_file.h"
+#include "apps/zero1/flag_values.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
-#include "core/base/units.h"
+#include "core/base/text.h"
 
 namespace zero1::app {
 
@@ -200,10 +202,10 @@ void add_machine_flags(CLI::App& cmd, TrainOptions& o) {
   cmd.add_option("--log-interval", o.log_interval, "Print every so many iterations (0: none)")
       ->group(output)
       ->capture_default_str();
-  cmd.add_option(
-         "--config", o.config_file,
-         "Read flags from a TOML or INI file: key = value, keys as the flags here without dashes in front; "
-         "flags on the command line win")
+  cmd.add_option("--config", o.config_file,
+                 "Read flags from a file: `key = value` a line, as TOML and INI have it, keys as the flags "
+                 "here without "
+                 "dashes in front; flags on the command line win")
       ->group(output)
       ->type_name("FILE");
 }
@@ -285,51 +287,54 @@ void require_not_negative(std::int64_t value, const char* flag) {
   if (value < 0) throw InputError(fmt::format("{} must be 0 or more, got {}", flag, value));
 }
 
-std::int64_t parse_bucket_size(const std::string& text) {
-  try {
-    return parse_count(text);
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("--ddp-bucket-size: {}", error.what()));
+/// What a config file says of one flag, as the command line would have said it.
+void set_flag(CLI::Option& option, const ConfigEntry& entry) {
+  const bool takes_many = option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+  if (option.get_items_expected_max() == 0) {
+    if (entry.values.size() > 1) throw InputError(entry.key + ": expected true or false, found a list");
+    option.add_result(option.get_flag_value(entry.key, entry.values.empty() ? "true" : entry.values.front()));
+  } else if (entry.values.empty() || (entry.values.size() > 1 && !takes_many)) {
+    throw InputError(fmt::format("{}: expected one value, found {}", entry.key, entry.values.size()));
+  } else {
+    option.add_result(entry.values);
   }
+  option.run_callback();
+}
+
+/// The flag that `key` names; `--config` in a file and `--help` are none.
+CLI::Option& find_flag(CLI::App& cmd, const std::string& key) {
+  CLI::Option* option = cmd.get_option_no_throw("--" + key);
+  if (option != nullptr && option->get_name() != "--config" && option != cmd.get_help_ptr()) return *option;
+  std::vector<std::string> keys;
+  for (const CLI::Option* each : cmd.get_options()) {
+    keys.insert(keys.end(), each->get_lnames().begin(), each->get_lnames().end());
+  }
+  throw InputError(
+      fmt::format("'{}' is no flag of `zero1 train`{}", printable(key), did_you_mean(key, keys)));
 }
 
 /// Sets the flags that a file names and the command line does not.
 void read_config_file(CLI::App& cmd, const std::string& path) {
-  std::vector<CLI::ConfigItem> items;
-  std::istringstream text(read_file(path));
+  const auto fail = [&](const std::string& why) {
+    throw InputError(fmt::format("--config {}, {}", path, why));
+  };
+  std::vector<ConfigEntry> entries;
+  const std::string text = read_file(path);
   try {
-    items = CLI::ConfigTOML().from_config(text);
-  } catch (const CLI::Error& error) {
-    throw InputError(fmt::format("--config {}: {}", path, error.what()));
+    entries = parse_config(text);
+  } catch (const InputError& error) {
+    fail(error.what());
   }
-  std::set<std::string> seen;
-  for (const CLI::ConfigItem& item : items) {
-    if (!item.parents.empty()) {
-      throw InputError(
-          fmt::format("--config {}: section [{}]: write the flags without sections", path, item.parents[0]));
-    }
-    CLI::Option* option = cmd.get_option_no_throw("--" + item.name);
-    if (option == nullptr || option->get_name() == "--config" || option == cmd.get_help_ptr()) {
-      throw InputError(fmt::format("--config {}: '{}' is no flag of `zero1 train`", path, item.name));
-    }
-    if (!seen.insert(item.name).second)
-      throw InputError(fmt::format("--config {}: '{}' appears twice", path, item.name));
-    const bool takes_many = option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
-    if (item.inputs.size() > 1 && !takes_many) {
-      throw InputError(
-          fmt::format("--config {}: {}: expected one value, found {}", path, item.name, item.inputs.size()));
-    }
-    if (option->count() > 0) continue;
+  std::map<const CLI::Option*, std::int64_t> line_of;
+  for (const ConfigEntry& entry : entries) {
     try {
-      if (option->get_items_expected_max() == 0) {
-        option->add_result(
-            option->get_flag_value(item.name, item.inputs.empty() ? "true" : item.inputs.front()));
-      } else {
-        option->add_result(item.inputs);
-      }
-      option->run_callback();
-    } catch (const CLI::Error& error) {
-      throw InputError(fmt::format("--config {}: {}: {}", path, item.name, error.what()));
+      CLI::Option& option = find_flag(cmd, entry.key);
+      const auto [known, is_new] = line_of.emplace(&option, entry.line);
+      if (!is_new)
+        throw InputError(fmt::format("'{}' appears twice, first in line {}", entry.key, known->second));
+      if (option.count() == 0) set_flag(option, entry);
+    } catch (const std::runtime_error& error) {  // of CLI11 or ours
+      fail(fmt::format("line {}: {}", entry.line, error.what()));
     }
   }
 }
@@ -348,7 +353,8 @@ TrainConfig train_config(const TrainOptions& o) {
         fmt::format("--lr-decay-style must be constant, linear or cosine, got '{}'", o.lr_decay_style));
   }
   config.lr.style = *style;
-  if (!o.bucket_size.empty()) config.data_parallel.bucket_size_elems = parse_bucket_size(o.bucket_size);
+  if (!o.bucket_size.empty())
+    config.data_parallel.bucket_size_elems = parse_bucket_size("--ddp-bucket-size", o.bucket_size);
   require_not_negative(o.log_interval, "--log-interval");
   require_not_negative(o.save.interval, "--save-interval");
   require_not_negative(o.save.keep_last, "--keep-last");

@@ -43,8 +43,7 @@ void print_memory(const TrainSummary& summary) {
 }
 
 void print_buckets(const Layout& layout) {
-  fmt::print("\nBuckets ({} in {} buffer{})\n", layout.bucket_count(), layout.buffers.size(),
-             layout.buffers.size() == 1 ? "" : "s");
+  fmt::print("\nBuckets ({} in {})\n", layout.bucket_count(), counted(layout.buffers.size(), "buffer"));
   constexpr int shown = 12;
   int global = 0;
   for (const BufferLayout& buffer : layout.buffers) {
@@ -53,9 +52,8 @@ void print_buckets(const Layout& layout) {
         fmt::print("  ... and {} more: `zero1 layout` or --svg shows all\n", layout.bucket_count() - shown);
       if (global >= shown) continue;
       const BucketLayout& bucket = buffer.buckets[k];
-      fmt::print("  {:>3}  [{}, {})  {} parameter{}, {} padding, {} per rank\n", global,
-                 format_count(bucket.world.start), format_count(bucket.world.end), bucket.params.size(),
-                 bucket.params.size() == 1 ? "" : "s",
+      fmt::print("  {:>3}  {}  {}, {} padding, {} per rank\n", global, format_range(bucket.world),
+                 counted(bucket.params.size(), "parameter"),
                  format_count(bucket.world.size() - bucket.numel_unpadded),
                  format_count(buffer.shard_elems(static_cast<int>(k))));
     }
@@ -72,15 +70,15 @@ void print_machine(const MachineDescription& machine) {
 
 void print_header(const TrainConfig& config) {
   const DataParallelConfig& d = config.data_parallel;
-  fmt::print("zero1 train: {} {}, dp {}, global batch {} = {} microbatch{} x {} x dp, {} tokens per step\n",
-             config.model, name(config.param_dtype), config.dp, config.global_batch_size,
-             config.num_microbatches(), config.num_microbatches() == 1 ? "" : "es", config.micro_batch_size,
-             format_count(config.tokens_per_step()));
+  fmt::print("zero1 train: {} {}, dp {}, global batch {} = {} x {} x dp, {} per step\n", config.model,
+             name(config.param_dtype), config.dp, config.global_batch_size,
+             counted(config.num_microbatches(), "microbatch", "microbatches"), config.micro_batch_size,
+             counted(config.tokens_per_step(), "token"));
   fmt::print("distributed optimizer {}, overlap grad reduce {}, overlap param gather {}",
              on_off(d.use_distributed_optimizer), on_off(d.overlap_grad_reduce),
              on_off(d.overlap_param_gather));
   if (config.device == "cpu") {
-    fmt::print(", {} thread{} per rank", config.threads_per_rank, config.threads_per_rank == 1 ? "" : "s");
+    fmt::print(", {} per rank", counted(config.threads_per_rank, "thread"));
   }
   fmt::print("\n");
   if (config.link.enabled()) {
@@ -112,9 +110,9 @@ void print_step(const TrainConfig& config, const StepMetrics& step) {
 }
 
 void print_summary(const TrainConfig& config, const TrainSummary& summary) {
-  fmt::print("\nTrained {} steps on {}, ranks {}: loss {:.4f}, {:.1f} ms per step, {} tokens/s\n",
-             summary.steps, summary.device, summary.communicator, summary.last_loss, summary.ms_per_step,
-             format_count(static_cast<std::int64_t>(summary.tokens_per_s)));
+  fmt::print("\nTrained {} on {}, ranks {}: loss {:.4f}, {:.1f} ms per step, {} tokens/s\n",
+             counted(summary.steps, "step"), summary.device, summary.communicator, summary.last_loss,
+             summary.ms_per_step, format_count(static_cast<std::int64_t>(summary.tokens_per_s)));
   print_memory(summary);
   print_buckets(summary.layout);
   fmt::print("\nCommunication per rank and step{}\n", config.link.enabled() ? " (times MODELLED)" : "");
@@ -128,8 +126,8 @@ void print_summary(const TrainConfig& config, const TrainSummary& summary) {
              summary.exposed_comm_ms, bar(summary.overlap, 40), 100 * summary.overlap);
   fmt::print("\nFinal parameters {:016x}\n", summary.param_hash);
   if (!config.trace.empty()) {
-    fmt::print("Trace: {} events in {} ({} dropped); view: zero1 trace summary {}\n",
-               format_count(summary.trace_events), config.trace, format_count(summary.trace_dropped),
+    fmt::print("Trace: {} in {} ({} dropped); view: zero1 trace summary {}\n",
+               counted(summary.trace_events, "event"), config.trace, format_count(summary.trace_dropped),
                config.trace);
   }
   if (!config.save_weights.empty()) fmt::print("Weights: {}\n", config.save_weights);

@@ -1,5 +1,6 @@
 // zero1_viz explore: shows who owns what, for options that can be turned.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 

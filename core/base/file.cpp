@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -40,6 +42,19 @@ class Descriptor {
   int fd_;
 };
 
+/// Whether `fd` is a pipe with a name in a file system, made by mkfifo, and not one of the shell's.
+bool is_named_pipe(int fd, const struct stat& status) {
+  struct statfs system {};
+  return S_ISFIFO(status.st_mode) && ::fstatfs(fd, &system) == 0 && system.f_type != PIPEFS_MAGIC;
+}
+
+/// Opens a file to be read; a pipe that nobody writes to does not stop it.
+int open_without_waiting(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd >= 0) ::fcntl(fd, F_SETFL, 0);  // reading waits as usual
+  return fd;
+}
+
 /// 0, or the error number.
 int write_all(int fd, std::string_view contents) {
   while (!contents.empty()) {
@@ -60,14 +75,18 @@ std::string read_file(const std::string& path) {
   const auto fail = [&](int error) {
     throw InputError(fmt::format("{}: cannot read: {}", shown, reason(error)));
   };
-  const Descriptor file(path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(path == "-" ? ::dup(STDIN_FILENO) : open_without_waiting(path));
   if (!file.valid()) fail(errno);
   const auto fail_too_large = [&] {
     throw InputError(fmt::format("{}: has more than the 1 GiB that is read at most", shown));
   };
   struct stat status {};
-  if (::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) &&
-      static_cast<std::uint64_t>(status.st_size) > max_whole_file_bytes)
+  const bool known = ::fstat(file.get(), &status) == 0;
+  if (known && path != "-" && is_named_pipe(file.get(), status)) {
+    throw InputError(fmt::format(
+        "{}: is a named pipe, on which one may wait for ever; save its content to a file", shown));
+  }
+  if (known && S_ISREG(status.st_mode) && static_cast<std::uint64_t>(status.st_size) > max_whole_file_bytes)
     fail_too_large();
   std::string contents;
   std::string chunk(std::size_t{1} << 16, '\0');

@@ -11,7 +11,8 @@ namespace zero1 {
 inline constexpr std::size_t max_whole_file_bytes = std::size_t{1} << 30;
 
 /// The whole file as bytes; "-" is the standard input. Throws InputError naming the file and the reason, also
-/// beyond max_whole_file_bytes.
+/// beyond max_whole_file_bytes, and for a named pipe, which may never be written to. The shell's pipes
+/// (/dev/stdin, /dev/fd/63) are read.
 std::string read_file(const std::string& path);
 
 /// Writes `contents` whole or not at all, as OutputFile does; what is no regular file (a pipe, /dev/null)

@@ -133,6 +133,16 @@ std::string format_count(std::int64_t count) {
   return text;
 }
 
+std::string format_range(const Range& range) {
+  return fmt::format("[{}, {})", format_count(range.start), format_count(range.end));
+}
+
+std::string counted(std::int64_t count, std::string_view noun, std::string_view plural) {
+  const bool regular = count != 1 && plural.empty();
+  return fmt::format("{} {}{}", format_count(count), count == 1 || regular ? noun : plural,
+                     regular ? "s" : "");
+}
+
 std::string format_duration_ns(std::int64_t ns) {
   const std::string_view sign = ns < 0 ? "-" : "";
   const std::uint64_t size = magnitude(ns);

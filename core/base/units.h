@@ -1,9 +1,12 @@
 // Sizes, counts and times as people write and read them.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "core/base/range.h"
 
 namespace zero1 {
 
@@ -16,5 +19,14 @@ std::int64_t parse_count(std::string_view text);
 std::string format_bytes(std::int64_t bytes);     ///< "1.50 MiB"
 std::string format_count(std::int64_t count);     ///< "124,439,808"
 std::string format_duration_ns(std::int64_t ns);  ///< "3.21 ms"
+std::string format_range(const Range& range);     ///< "[0, 65,536)"
+
+/// "1 rank", "1,024 ranks"; `plural` where it is not the noun and an s.
+std::string counted(std::int64_t count, std::string_view noun, std::string_view plural = {});
+
+template <std::integral Number>
+std::string counted(Number count, std::string_view noun, std::string_view plural = {}) {
+  return counted(static_cast<std::int64_t>(count), noun, plural);
+}
 
 }  // namespace zero1

@@ -10,6 +10,7 @@
 
 #include "core/base/error.h"
 #include "core/base/output_file.h"
+#include "core/base/units.h"
 #include "core/data/input_file.h"
 #include "core/data/safetensors_header.h"
 
@@ -25,8 +26,8 @@ constexpr std::int64_t chunk_elems = 16 * 1024;
 std::string read_header_text(const InputFile& file) {
   const std::int64_t rest = file.size_bytes() - length_field_bytes;
   if (rest < 0) {
-    throw InputError(fmt::format("{}: has {} bytes, a safetensors file has at least {}", file.path(),
-                                 file.size_bytes(), length_field_bytes));
+    throw InputError(fmt::format("{}: has {}, a safetensors file has at least {}", file.path(),
+                                 counted(file.size_bytes(), "byte"), length_field_bytes));
   }
   std::uint64_t length = 0;
   file.read_at(0, &length, length_field_bytes);
@@ -36,8 +37,8 @@ std::string read_header_text(const InputFile& file) {
                     file.path(), length, max_safetensors_header_bytes));
   }
   if (static_cast<std::int64_t>(length) > rest) {
-    throw InputError(fmt::format("{}: its header claims {} bytes, but only {} follow: the file is truncated",
-                                 file.path(), length, rest));
+    throw InputError(fmt::format("{}: its header claims {}, but only {} follow: the file is truncated",
+                                 file.path(), counted(length, "byte"), format_count(rest)));
   }
   std::string text(length, '\0');
   file.read_at(length_field_bytes, text.data(), static_cast<std::int64_t>(length));

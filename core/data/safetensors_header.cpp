@@ -1,15 +1,18 @@
 #include "core/data/safetensors_header.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/strict_json.h"
+#include "core/base/text.h"
+#include "core/base/units.h"
 
 namespace zero1 {
 namespace {
@@ -96,28 +99,12 @@ class HeaderParser {
     fail(fmt::format("tensor {}: {}", in_quotes(tensor), why));
   }
 
-  /// The parser alone would keep the last of two equal keys and follow any depth of nesting.
   json parse_json(const std::string& text) const {
-    constexpr int max_depth = 2;  // header { tensor { shape [
-    std::array<std::set<std::string>, max_depth + 1> keys_at_depth;
-    const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
-      const auto level = static_cast<std::size_t>(depth);
-      if (event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) {
-        if (depth > max_depth) fail("its header is nested deeper than the format allows");
-        if (depth < max_depth) keys_at_depth[level + 1].clear();
-      } else if (event == json::parse_event_t::key) {
-        const auto& key = parsed.get_ref<const std::string&>();
-        if (level > max_depth) fail("its header is nested deeper than the format allows");
-        if (!keys_at_depth[level].insert(key).second)
-          fail(fmt::format("its header holds {} twice", in_quotes(key)));
-      }
-      return true;
-    };
+    constexpr int max_depth = 3;  // header { tensor { shape [
     try {
-      return json::parse(text, check);
-    } catch (const json::exception& e) {
-      // What the parser last read may be megabytes of a broken file.
-      fail(fmt::format("its header is not valid JSON ({})", std::string(e.what()).substr(0, 160)));
+      return parse_strict_json(text, max_depth);
+    } catch (const InputError& error) {
+      fail(fmt::format("its header: {}", error.what()));
     }
   }
 
@@ -178,13 +165,13 @@ class HeaderParser {
 
     const auto offsets = sizes(name, value, "data_offsets");
     if (offsets.size() != 2)
-      fail(name, fmt::format("\"data_offsets\" holds {} numbers, expected 2", offsets.size()));
+      fail(name, fmt::format("\"data_offsets\" holds {}, expected 2", counted(offsets.size(), "number")));
     entry.bytes = {offsets[0], offsets[1]};
     if (bits % 8 != 0 || entry.bytes.size() != bits / 8) {
-      fail(name,
-           fmt::format("its data_offsets [{}, {}) hold {} bytes, but {} of shape [{}] takes {}", offsets[0],
-                       offsets[1], entry.bytes.size(), dtype_name, fmt::join(entry.shape, ", "),
-                       bits % 8 == 0 ? fmt::format("{}", bits / 8) : fmt::format("{} bits", bits)));
+      fail(name, fmt::format("its data_offsets [{}, {}) hold {}, but {} of shape [{}] takes {}", offsets[0],
+                             offsets[1], counted(entry.bytes.size(), "byte"), dtype_name,
+                             fmt::join(entry.shape, ", "),
+                             bits % 8 == 0 ? fmt::format("{}", bits / 8) : fmt::format("{} bits", bits)));
     }
     return entry;
   }
@@ -217,7 +204,8 @@ class HeaderParser {
       previous = &entry;
     }
     if (expected_start != data_bytes_) {
-      fail(fmt::format("{} bytes after the last tensor belong to no tensor", data_bytes_ - expected_start));
+      fail(fmt::format("its data are {} longer than its tensors take",
+                       counted(data_bytes_ - expected_start, "byte")));
     }
   }
 
@@ -229,10 +217,7 @@ class HeaderParser {
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t max_shown = 80;
-  std::string shown(text.substr(0, max_shown));
-  std::replace_if(
-      shown.begin(), shown.end(), [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
-  return fmt::format("'{}{}'", shown, text.size() > max_shown ? "..." : "");
+  return fmt::format("'{}'", printable(text, max_shown));
 }
 
 std::int64_t SafetensorsEntry::numel() const {

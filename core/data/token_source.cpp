@@ -18,10 +18,10 @@ namespace {
 std::int64_t count_sequences(std::int64_t bytes, std::int64_t seq_len, const std::string& what) {
   if (seq_len < 1) throw InputError(fmt::format("the sequence length is {}, expected 1 or more", seq_len));
   if (bytes <= seq_len) {
-    throw InputError(
-        fmt::format("{}: has {} bytes, but one sequence of {} tokens takes {}: give more data or a shorter "
-                    "sequence length",
-                    what, bytes, seq_len, static_cast<std::uint64_t>(seq_len) + 1));
+    throw InputError(fmt::format(
+        "{}: has {}, but one sequence of {} takes {}: give more data or a shorter "
+        "sequence length",
+        what, counted(bytes, "byte"), counted(seq_len, "token"), static_cast<std::uint64_t>(seq_len) + 1));
   }
   return (bytes - 1) / seq_len;
 }
@@ -42,7 +42,7 @@ class FileTokens final : public TokenSource {
   std::int64_t sequence_count() const override { return sequence_count_; }
   std::int64_t seq_len() const override { return seq_len_; }
   std::string description() const override {
-    return fmt::format("{} ({} bytes)", file_.path(), format_count(file_.size_bytes()));
+    return fmt::format("{} ({})", file_.path(), counted(file_.size_bytes(), "byte"));
   }
 
   void read(std::int64_t index, std::int32_t* tokens, std::int32_t* targets) const override {

@@ -1,14 +1,15 @@
 #include "core/layout/json.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "core/base/error.h"
+#include "core/base/strict_json.h"
 
 namespace zero1 {
 namespace {
@@ -102,37 +103,6 @@ ParamSpec parse_param(const json& object, const std::string& where) {
   return spec;
 }
 
-/// Parses JSON text. The library keeps the last of two equal keys; here that is an error.
-json parse_text(std::string_view text, const std::string& source) {
-  constexpr int max_depth = 64;  // the library writes values into messages recursively
-  std::vector<std::set<std::string>> keys_of_open_objects;
-  const auto on_event = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > max_depth)
-      throw InputError(fmt::format("{}: nested deeper than {} levels", source, max_depth));
-    if (event == json::parse_event_t::object_start) keys_of_open_objects.emplace_back();
-    if (event == json::parse_event_t::object_end) keys_of_open_objects.pop_back();
-    if (event == json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys_of_open_objects.back().insert(key).second) {
-        throw InputError(fmt::format("{}: the field '{}' appears twice in one object", source, key));
-      }
-    }
-    return true;
-  };
-  try {
-    return json::parse(text, on_event);
-  } catch (const json::exception& error) {
-    // The library's text is "[json.exception…] parse error at line 1, column 2: …".
-    const std::string_view what = error.what();
-    const std::size_t start = what.find("] ");
-    const std::string_view said = start == what.npos ? what : what.substr(start + 2);
-    // It repeats what it has read last, which may be megabytes.
-    constexpr std::size_t most_chars = 200;
-    throw InputError(fmt::format("{}: not JSON: {}{}", source, said.substr(0, most_chars),
-                                 said.size() > most_chars ? "..." : ""));
-  }
-}
-
 /// `case` itself, or an object that holds one and perhaps what it should give.
 LayoutFile::Entry parse_entry(const json& object) {
   if (!object.is_object() || !object.contains("case")) return {parse_layout_case(object), ""};
@@ -187,7 +157,13 @@ nlohmann::ordered_json layout_case_json(const LayoutCase& layout_case) {
 }
 
 LayoutFile parse_layout_file(std::string_view text, const std::string& source) {
-  const json root = parse_text(text, source);
+  constexpr int max_depth = 64;
+  json root;
+  try {
+    root = parse_strict_json(text, max_depth);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", source, error.what()));
+  }
   LayoutFile file;
   file.is_list = root.is_array();
   const std::size_t count = file.is_list ? root.size() : 1;

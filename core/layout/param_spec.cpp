@@ -1,6 +1,7 @@
 #include "core/layout/param_spec.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -20,10 +20,6 @@ constexpr double buffer_gap_px = 12;
 constexpr double legend_height_px = 46;
 constexpr int least_width_px = 400;
 
-std::string counted(std::int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", format_count(count), noun, count == 1 ? "" : "s");
-}
-
 double padding_percent(const Layout& layout, int buffer) {
   std::int64_t used = 0;
   for (const ParamLocation& location : layout.locations) {
@@ -90,7 +86,7 @@ class OwnershipMap {
         "padding</tspan></text>\n",
         name(buffer.param_dtype), name(buffer.grad_dtype),
         counted(buffer.dp_size, buffer.expert_parallel ? "expert-parallel rank" : "rank"),
-        counted(static_cast<std::int64_t>(buffer.buckets.size()), "bucket"), counted(buffer.numel, "element"),
+        counted(buffer.buckets.size(), "bucket"), counted(buffer.numel, "element"),
         padding_percent(layout_, static_cast<int>(b)));
     const double lines_top = top + heading_height_px;
     for (int line = 0; line < plans_[b].lines; ++line)

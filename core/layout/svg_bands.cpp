@@ -1,5 +1,7 @@
 #include "core/layout/svg_bands.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -18,10 +20,6 @@ constexpr double least_rank_px = 3;        ///< ranks narrower than this are mer
 constexpr double least_shaded_px = 8;      ///< wider parameters alternate between two shades
 constexpr double least_visible_px = 0.4;   ///< padding narrower than this is not drawn
 constexpr std::size_t most_params_in_tooltip = 6;
-
-std::string shown(const Range& range) {
-  return fmt::format("[{}, {})", format_count(range.start), format_count(range.end));
-}
 
 std::string shown_ranks(const Range& ranks) {
   if (ranks.empty()) return "no rank";
@@ -59,7 +57,7 @@ class TilePainter {
   void label() {
     std::string text = fmt::format("bucket {}", tile_.first_bucket);
     if (tile_.merged()) text = fmt::format("buckets {}–{}", tile_.first_bucket, tile_.end_bucket - 1);
-    std::string with_size = fmt::format("{} · {} elements", text, format_count(tile_.world.size()));
+    std::string with_size = fmt::format("{} · {}", text, counted(tile_.world.size(), "element"));
     const std::string number = fmt::format("{}", tile_.first_bucket);
     for (const std::string& form : {with_size, text, number}) {
       if (text_px(form, label_font_px) > tile_.width_px || (tile_.merged() && form == number)) continue;
@@ -129,8 +127,9 @@ class TilePainter {
   }
 
   std::string merged_tooltip() const {
-    return fmt::format("buckets {}–{}, elements {}: too small to be drawn apart; each is cut into {} shards",
-                       tile_.first_bucket, tile_.end_bucket - 1, shown(tile_.world), buffer_.dp_size);
+    return fmt::format("buckets {}–{}, elements {}: too small to be drawn apart; each is cut into {}",
+                       tile_.first_bucket, tile_.end_bucket - 1, format_range(tile_.world),
+                       counted(buffer_.dp_size, "shard"));
   }
 
   /// Parameters [first, end) of the bucket as one mark.
@@ -144,11 +143,11 @@ class TilePainter {
     Canvas::Box mark = box(world, line_part::params_top);
     mark.width = std::max(mark.width, least_visible_px);
     const std::string tooltip =
-        alone ? fmt::format("{}\nshape [{}], {} elements\nelements {} of the buffer, bucket {}\nowned by {}",
-                            spec.name, fmt::join(spec.shape, ", "), format_count(world.size()), shown(world),
-                            tile_.first_bucket, shown_ranks(owners_of(layout_, param)))
+        alone ? fmt::format("{}\nshape [{}], {}\nelements {} of the buffer, bucket {}\nowned by {}",
+                            spec.name, fmt::join(spec.shape, ", "), counted(world.size(), "element"),
+                            format_range(world), tile_.first_bucket, shown_ranks(owners_of(layout_, param)))
               : fmt::format("{} small parameters\nfrom {}\nto {}\nelements {} of the buffer", end - first,
-                            spec.name, spec_of(last).name, shown(world));
+                            spec.name, spec_of(last).name, format_range(world));
     const std::string_view shade = alone && spec.shared_embedding ? "shared" : odd_mark_ ? "odd" : "";
     if (mark.width >= least_shaded_px) odd_mark_ = !odd_mark_;
     canvas_.rect(mark, fmt::format("class=\"param {}\"", shade), tooltip);
@@ -184,7 +183,7 @@ class TilePainter {
 
   std::string owner_tooltip(const Range& ranks, const Range& world) const {
     std::string text = fmt::format("{}, bucket {}\nelements {} of the buffer, {} in all", shown_ranks(ranks),
-                                   tile_.first_bucket, shown(world), format_count(world.size()));
+                                   tile_.first_bucket, format_range(world), format_count(world.size()));
     if (ranks.size() > 1) return text;
     const std::vector<int>& params = bucket_.params;
     auto param = std::partition_point(params.begin(), params.end(),
@@ -194,7 +193,8 @@ class TilePainter {
       const Range part = intersect(world_of(*param), world);
       if (part.empty()) continue;
       if (++listed > most_params_in_tooltip) return text + "\n…";
-      text += fmt::format("\n{} {}", spec_of(*param).name, shown(part.shifted(-world_of(*param).start)));
+      text +=
+          fmt::format("\n{} {}", spec_of(*param).name, format_range(part.shifted(-world_of(*param).start)));
     }
     if (listed == 0) text += "\npadding only";
     return text;

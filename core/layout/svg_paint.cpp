@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "core/base/text.h"
+
 namespace zero1::svg {
 namespace {
 
@@ -66,9 +68,7 @@ std::string escaped(std::string_view text) {
 }
 
 double text_px(std::string_view text, double font_px) {
-  const auto letters = std::count_if(text.begin(), text.end(),
-                                     [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; });
-  return static_cast<double>(letters) * font_px * 0.57;
+  return static_cast<double>(char_count(text)) * font_px * 0.57;
 }
 
 std::string short_count(std::int64_t count) {

@@ -1,24 +1,20 @@
 #include "core/layout/table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/layout/owners.h"
 #include "core/layout/range_map.h"
 
 namespace zero1 {
 namespace {
-
-std::size_t display_width(std::string_view text) {
-  // Every byte but the continuation bytes of UTF-8 starts a character.
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; }));
-}
 
 /// Columns as wide as their widest cell; names lean left, numbers right.
 class TextTable {
@@ -39,8 +35,8 @@ class TextTable {
   void append_to(std::string& out) const {
     std::vector<std::size_t> widths;
     for (std::size_t c = 0; c < columns_.size(); ++c) {
-      std::size_t width = display_width(columns_[c].title);
-      for (const auto& row : rows_) width = std::max(width, display_width(row[c]));
+      std::size_t width = char_count(columns_[c].title);
+      for (const auto& row : rows_) width = std::max(width, char_count(row[c]));
       widths.push_back(width);
     }
     std::vector<std::string> titles;
@@ -58,7 +54,7 @@ class TextTable {
                   const std::vector<std::size_t>& widths) const {
     std::string line;
     for (std::size_t c = 0; c < cells.size(); ++c) {
-      const std::string padding(widths[c] - display_width(cells[c]), ' ');
+      const std::string padding(widths[c] - char_count(cells[c]), ' ');
       line += "  ";
       line += columns_[c].right ? padding + cells[c] : cells[c] + padding;
     }
@@ -72,28 +68,6 @@ class TextTable {
   std::size_t hidden_ = 0;
   std::vector<std::vector<std::string>> rows_;
 };
-
-/// A name on one line of a terminal: control characters, which would act on it, become U+FFFD.
-std::string printable(std::string_view name) {
-  std::string text;
-  for (const char c : name) {
-    const auto code = static_cast<unsigned char>(c);
-    if (code < 0x20 || code == 0x7f)
-      text += "\uFFFD";
-    else
-      text += c;
-  }
-  return text;
-}
-
-/// "1 rank", "4 ranks".
-std::string counted(std::int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", format_count(count), noun, count == 1 ? "" : "s");
-}
-
-std::string shown(const Range& range) {
-  return fmt::format("[{}, {})", format_count(range.start), format_count(range.end));
-}
 
 std::string shown_shape(const ParamSpec& spec) {
   return spec.shape.empty() ? "scalar" : fmt::format("{}", fmt::join(spec.shape, "×"));
@@ -139,7 +113,7 @@ void append_buckets(std::string& out, const Layout& layout, const BufferLayout& 
       continue;
     }
     const BucketLayout& bucket = buffer.buckets[k];
-    table.add({fmt::format("{}", k), shown(bucket.world), format_count(bucket.world.size()),
+    table.add({fmt::format("{}", k), format_range(bucket.world), format_count(bucket.world.size()),
                format_count(bucket.world.size() - param_elems(layout, bucket)),
                format_count(buffer.shard_elems(static_cast<int>(k))),
                format_count(static_cast<std::int64_t>(bucket.params.size()))});
@@ -164,7 +138,7 @@ void append_params(std::string& out, const Layout& layout, const BufferLayout& b
       }
       const ParamSpec& spec = layout.specs[static_cast<std::size_t>(param)];
       const Range world = layout.locations[static_cast<std::size_t>(param)].world;
-      table.add({fmt::format("{}", k), printable(spec.name), shown_shape(spec), shown(world),
+      table.add({fmt::format("{}", k), printable(spec.name), shown_shape(spec), format_range(world),
                  format_count(world.size()), shown_owners(owners_of(layout, param)),
                  spec.shared_embedding ? "shared embedding" : ""});
     }
@@ -181,11 +155,10 @@ std::string name_of(const Layout& layout, int param) {
 std::string layout_table(const Layout& layout, std::string_view title, std::size_t max_rows) {
   std::int64_t params_total = 0;
   for (const ParamLocation& location : layout.locations) params_total += location.world.size();
-  std::string out = fmt::format("{}{}{}, {} in {}, {}\n", printable(title), title.empty() ? "" : ": ",
-                                counted(static_cast<std::int64_t>(layout.specs.size()), "parameter"),
-                                counted(params_total, "element"),
-                                counted(static_cast<std::int64_t>(layout.buffers.size()), "buffer"),
-                                counted(layout.bucket_count(), "bucket"));
+  std::string out =
+      fmt::format("{}{}{}, {} in {}, {}\n", printable(title), title.empty() ? "" : ": ",
+                  counted(layout.specs.size(), "parameter"), counted(params_total, "element"),
+                  counted(layout.buffers.size(), "buffer"), counted(layout.bucket_count(), "bucket"));
   for (std::size_t b = 0; b < layout.buffers.size(); ++b) {
     const BufferLayout& buffer = layout.buffers[b];
     std::int64_t used = 0;
@@ -194,8 +167,7 @@ std::string layout_table(const Layout& layout, std::string_view title, std::size
     append_buffer_heading(out, buffer, b);
     fmt::format_to(std::back_inserter(out), "  {}, of which {} ({}) are padding; {}; each rank owns {}\n\n",
                    counted(buffer.numel, "element"), format_count(buffer.numel - used),
-                   percent(buffer.numel - used, buffer.numel),
-                   counted(static_cast<std::int64_t>(buffer.buckets.size()), "bucket"),
+                   percent(buffer.numel - used, buffer.numel), counted(buffer.buckets.size(), "bucket"),
                    format_count(buffer.numel / buffer.dp_size));
     append_buckets(out, layout, buffer, max_rows);
     out += "\n";
@@ -236,9 +208,9 @@ std::string rank_table(const Layout& layout, int rank, std::size_t max_rows) {
         table.skip();
         continue;
       }
-      table.add({fmt::format("{}", row.bucket), name_of(layout, row.param), shown(row.gbuf_world),
-                 shown(row.gbuf_world_in_bucket), shown(row.gbuf_local), shown(row.param_range),
-                 format_count(row.param_range.size())});
+      table.add({fmt::format("{}", row.bucket), name_of(layout, row.param), format_range(row.gbuf_world),
+                 format_range(row.gbuf_world_in_bucket), format_range(row.gbuf_local),
+                 format_range(row.param_range), format_count(row.param_range.size())});
     }
     fmt::format_to(std::back_inserter(out), "  rank {} owns {}, {} of them padding\n\n", rank,
                    counted(buffer.numel / buffer.dp_size, "element"),
@@ -255,7 +227,7 @@ std::string param_table(const Layout& layout, int param, std::size_t max_rows) {
   std::string out = fmt::format(
       "{} ({}, {}, {})\n  buffer {}, bucket {}, elements {} of the buffer, held by {}\n\n",
       name_of(layout, param), name(spec.dtype), shown_shape(spec), counted(location.world.size(), "element"),
-      location.buffer, location.bucket, shown(location.world), counted(owners.size(), "rank"));
+      location.buffer, location.bucket, format_range(location.world), counted(owners.size(), "rank"));
   TextTable table({{"rank"},
                    {"in the parameter", false},
                    {"in the shard", false},
@@ -270,8 +242,8 @@ std::string param_table(const Layout& layout, int param, std::size_t max_rows) {
       continue;
     }
     const ParamShard shard = param_shard(layout, param, static_cast<int>(rank));
-    table.add({format_count(rank), shown(shard.param_range), shown(shard.gbuf_local),
-               shown(shard.gbuf_world_in_bucket), shown(shard.gbuf_world),
+    table.add({format_count(rank), format_range(shard.param_range), format_range(shard.gbuf_local),
+               format_range(shard.gbuf_world_in_bucket), format_range(shard.gbuf_world),
                format_count(shard.gbuf_world.size()),
                percent(shard.gbuf_world.size(), location.world.size())});
   }

@@ -58,6 +58,8 @@ class Lane {
     tail_.store(tail_.load(std::memory_order_relaxed) + count, std::memory_order_release);
   }
 
+  std::int64_t capacity() const { return static_cast<std::int64_t>(capacity_); }
+
   /// Any thread; a snapshot.
   std::int64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
   bool more_than_quarter_full() const {

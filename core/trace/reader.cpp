@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/units.h"
 #include "core/trace/format.h"
 
 namespace zero1::trace {
@@ -103,7 +104,9 @@ void Reader::read_header() {
   const auto not_ours = [&](const std::string& why) {
     throw InputError(fmt::format("{}: not a trace of `zero1 train --trace`: {}", path_, why));
   };
-  if (file_->size() < block) not_ours(fmt::format("{} bytes are too few for a header", file_->size()));
+  if (file_->size() < block)
+    not_ours(fmt::format("{} {} too few for a header", counted(file_->size(), "byte"),
+                         file_->size() == 1 ? "is" : "are"));
   const auto header = file_->read<format::FileHeader>(0);
   if (header.magic != format::file_magic) not_ours("it does not begin with the trace magic");
   if (header.byte_order != format::byte_order_mark) not_ours("its byte order is not little-endian");

@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -21,6 +23,15 @@ namespace zero1::trace {
 namespace {
 
 constexpr std::size_t stream_count = 3;
+
+/// The rings' pages are made before the run, used or not: many ranks get smaller rings.
+std::int64_t ring_capacity(std::int64_t wanted, int ranks) {
+  constexpr std::int64_t most_bytes = std::int64_t{1} << 30;
+  const std::int64_t rings = std::int64_t{ranks} * static_cast<std::int64_t>(stream_count);
+  const auto most =
+      static_cast<std::uint64_t>(most_bytes / (rings * static_cast<std::int64_t>(sizeof(Event))));
+  return std::min(wanted, static_cast<std::int64_t>(std::bit_floor(most)));
+}
 
 RunInfo checked(RunInfo info) {
   if (info.ranks < 1 || info.ranks > format::max_ranks) {
@@ -182,7 +193,7 @@ Lane& Recorder::lane(int rank, StreamId stream) {
   }
   const std::lock_guard lock(impl_->lanes_mutex);
   auto& lane = impl_->lanes[static_cast<std::size_t>(rank)].at(static_cast<std::size_t>(stream));
-  if (!lane) lane = std::make_unique<Lane>(impl_->options.ring_events);
+  if (!lane) lane = std::make_unique<Lane>(ring_capacity(impl_->options.ring_events, impl_->info.ranks));
   return *lane;
 }
 

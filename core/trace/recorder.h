@@ -32,7 +32,7 @@ struct RunInfo {
 
 struct RecorderOptions {
   std::string path;                    ///< trace file; empty: none
-  std::int64_t ring_events = 1 << 16;  ///< capacity of each ring; what does not fit is counted as dropped
+  std::int64_t ring_events = 1 << 16;  ///< of each ring, 1 GiB for all at most; what does not fit is dropped
   std::int64_t flush_interval_ms =
       200;               ///< how often the drain thread empties the rings and flushes the file
   Gate* gate = nullptr;  ///< of the run, kept for whoever has only the recorder; may be null

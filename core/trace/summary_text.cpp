@@ -67,10 +67,10 @@ class TextWriter {
     char date[32] = "";
     std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", &utc);
     line("{}", summary_.path);
-    line("  {} {}, {} parameters, {} layers, {} buckets, {} steps; recorded {}", info.ranks,
-         info.ranks == 1 ? "rank" : "ranks", info.params.size(), info.layers.size(), info.buckets.size(),
-         summary_.overlap.steps.size(), date);
-    line("  {} events over {}, {} dropped", format_count(summary_.events),
+    line("  {}, {}, {}, {}, {}; recorded {}", counted(info.ranks, "rank"),
+         counted(info.params.size(), "parameter"), counted(info.layers.size(), "layer"),
+         counted(info.buckets.size(), "bucket"), counted(summary_.overlap.steps.size(), "step"), date);
+    line("  {} over {}, {} dropped", counted(summary_.events, "event"),
          duration(static_cast<double>(summary_.end_ns - summary_.begin_ns)), format_count(summary_.dropped));
     if (info.config_json != "{}" && info.config_json != "null") line("  configuration {}", info.config_json);
     if (info.clock_uncertainty_ns > 0) {
@@ -177,7 +177,8 @@ class TextWriter {
            duration(figures.mean.comm_ms * 1e6), duration(figures.mean.exposed_comm_ms * 1e6),
            figures.mean.overlap * 100, bar(longest > 0 ? figures.mean.ms / longest : 0));
     }
-    if (shown < steps.size()) line("  {} of {} steps; --all-steps shows each", shown, steps.size());
+    if (shown < steps.size())
+      line("  {} of {}; --all-steps shows each", shown, counted(steps.size(), "step"));
   }
 
   const Summary& summary_;

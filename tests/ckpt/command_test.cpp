@@ -76,10 +76,10 @@ TEST_CASE("differences are listed, faults are named") {
   std::filesystem::resize_file(two + "/rank_00001.h5", 1000);
   const test::Outcome verified = test::run_zero1("ckpt verify " + root);
   CHECK(verified.status == 1);
-  CHECK(verified.says("rank_00001.h5: 1000 bytes"));
+  CHECK(verified.says("rank_00001.h5: 1,000 bytes"));
   const test::Outcome loaded = test::run_zero1(tiny + "--dp 3 --train-iters 5 --load " + root);
   CHECK(loaded.status == 2);
-  CHECK(loaded.says("rank_00001.h5: 1000 bytes, but checkpoint.h5 recorded"));
+  CHECK(loaded.says("rank_00001.h5: 1,000 bytes, but checkpoint.h5 recorded"));
 
   std::filesystem::create_directory(root + "/.tmp-step_00000003.1.0");
   CHECK(test::run_zero1("ckpt inspect " + root).says("left behind by a run that was killed"));

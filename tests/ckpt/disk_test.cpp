@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "tests/ckpt/ckpt_support.h"
 #include "tests/support/command.h"
+#include "tests/support/message.h"
 #include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
 

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/layout/range_map.h"
 #include "tests/ckpt/ckpt_support.h"
+#include "tests/support/message.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/temporary_folder.h"
 

@@ -4,6 +4,7 @@
 #include "ckpt/hyperparameters.h"
 #include "core/base/error.h"
 #include "tests/support/command.h"
+#include "tests/support/message.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace zero1;

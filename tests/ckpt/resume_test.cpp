@@ -11,6 +11,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/train_hooks.h"
 #include "core/base/error.h"
+#include "tests/support/message.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/temporary_folder.h"
 

@@ -72,16 +72,4 @@ class FileSizeLimit {
   void (*old_handler_)(int);
 };
 
-/// The message of the exception that `action` must throw.
-template <class Exception, class Action>
-std::string message_of(Action&& action) {
-  try {
-    action();
-  } catch (const Exception& e) {
-    return e.what();
-  }
-  FAIL("nothing was thrown");
-  return {};
-}
-
 }  // namespace zero1::test

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "tests/support/message.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace zero1;
@@ -62,4 +63,19 @@ TEST_CASE("a file that is larger than any that is read whole is refused, not rea
   fs::resize_file(path, max_whole_file_bytes + 1);  // a hole: no disk is used
   CHECK_THROWS_WITH_AS(read_file(path), (path + ": has more than the 1 GiB that is read at most").c_str(),
                        InputError);
+}
+
+TEST_CASE("a named pipe is refused without waiting for a writer; the shell's pipes and devices are read") {
+  const zero1::test::TemporaryFolder directory;
+  const std::string pipe = directory.path("pipe");
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(
+      zero1::test::message_of<InputError>([&] { read_file(pipe); }).starts_with(pipe + ": is a named pipe"));
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  REQUIRE(::write(ends[1], "text", 4) == 4);
+  ::close(ends[1]);
+  CHECK(read_file("/dev/fd/" + std::to_string(ends[0])) == "text");
+  ::close(ends[0]);
+  CHECK(read_file("/dev/null").empty());
 }

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "core/base/error.h"
+#include "tests/support/message.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/model_harness.h"

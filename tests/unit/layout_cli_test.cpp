@@ -6,9 +6,11 @@
 
 #include "core/base/file.h"
 #include "tests/support/command.h"
+#include "tests/support/message.h"
 #include "tests/support/temporary_folder.h"
 
 using nlohmann::json;
+using zero1::test::contains;
 using zero1::test::Outcome;
 
 namespace {
@@ -22,10 +24,6 @@ Outcome run(const std::string& arguments) {
 
 json golden(const std::string& file) {
   return json::parse(zero1::read_file(file));
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -140,6 +140,32 @@ TEST_CASE("what is not JSON is refused with the place") {
   }
 }
 
+TEST_CASE("a spec with any bit flipped, or cut anywhere, gives a layout or is refused by name") {
+  const std::string whole = good_case().dump();
+  int read = 0;
+  const auto try_text = [&](const std::string& text) {
+    try {
+      for (const LayoutFile::Entry& entry : parse_layout_file(text, "spec.json").entries) {
+        const Layout layout = compute_layout(entry.layout_case.params, entry.layout_case.options);
+        CHECK(json::accept(expect_json(layout, RangeDetail::rows)));
+        ++read;
+      }
+    } catch (const InputError& error) {
+      CHECK_FALSE(std::string(error.what()).empty());
+    }
+  };
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    CAPTURE(at);
+    try_text(whole.substr(0, at));
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string flipped = whole;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << bit));
+      try_text(flipped);
+    }
+  }
+  CHECK(read > 100);  // a name or a size may be another and the spec still good
+}
+
 TEST_CASE("expect is written row by row as the schema says") {
   const LayoutCase given = parse_layout_case(good_case());
   const Layout layout = compute_layout(given.params, given.options);

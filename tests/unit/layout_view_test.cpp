@@ -10,8 +10,10 @@
 #include "core/layout/svg.h"
 #include "core/layout/svg_tiles.h"
 #include "core/layout/table.h"
+#include "tests/support/message.h"
 
 using namespace zero1;
+using zero1::test::contains;
 
 namespace {
 
@@ -35,10 +37,6 @@ std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
   return found;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 /// Every element is closed, in the right order, and text holds no raw markup: a well-formed document.

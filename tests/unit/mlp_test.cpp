@@ -1,6 +1,7 @@
 #include "core/model/mlp.h"
 
 #include "core/base/error.h"
+#include "tests/support/message.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/model_harness.h"
 

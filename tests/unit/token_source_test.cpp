@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/random.h"
 #include "core/data/permutation.h"
+#include "tests/support/message.h"
 #include "tests/support/temporary_folder.h"
 
 using namespace zero1;

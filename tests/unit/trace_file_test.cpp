@@ -12,6 +12,7 @@
 #include "core/trace/lane.h"
 #include "core/trace/reader.h"
 #include "core/trace/recorder.h"
+#include "tests/support/message.h"
 #include "tests/unit/trace_test_support.h"
 
 using namespace zero1::trace;
@@ -19,6 +20,7 @@ using test::make_event;
 using test::TemporaryFolder;
 using zero1::Error;
 using zero1::InputError;
+using zero1::test::contains;
 
 namespace {
 
@@ -80,10 +82,6 @@ std::string complaint(const std::string& path) {
   } catch (const InputError& error) {
     return error.what();
   }
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -82,6 +82,17 @@ TEST_CASE("a lane keeps order over many laps and counts what does not fit") {
   }
 }
 
+TEST_CASE("the rings of very many ranks take 1 GiB together at most") {
+  for (const int ranks : {1, 85, 86, 1024}) {
+    CAPTURE(ranks);
+    std::vector<Event> none;
+    Recorder recorder(info_of(ranks), manual(none, 1 << 16));
+    const std::int64_t capacity = recorder.lane(ranks - 1, StreamId::host).capacity();
+    CHECK(capacity * static_cast<std::int64_t>(sizeof(Event)) * 3 * ranks <= std::int64_t{1} << 30);
+    CHECK(capacity == (ranks <= 85 ? 1 << 16 : ranks == 86 ? 1 << 15 : 1 << 12));
+  }
+}
+
 TEST_CASE("concurrent producers: every event arrives once, in order, or is counted as dropped") {
   constexpr int ranks = 3;
   constexpr int per_lane = 20'000;

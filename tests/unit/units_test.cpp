@@ -6,22 +6,14 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "tests/support/message.h"
 
 using namespace zero1;
+using zero1::test::message_of;
 
 namespace {
 
 constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
-
-template <class Fn>
-std::string message_of(Fn&& fn) {
-  try {
-    fn();
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 }  // namespace
 
@@ -52,8 +44,10 @@ TEST_CASE("what is no size is refused, and the message repeats it") {
        {"", "x", "-1", "-5K", "1.5", "1.23456K", "10XB", "10KK", "1..5K", ".", "K", "12 34", "1e6", "8EiB",
         "9223372036854775808", "99999999999999999999999", "10KiBB", " 5", "5K\n"}) {
     CAPTURE(text);
-    CHECK(message_of([&] { parse_bytes(text); }).find("'" + std::string(text) + "'") != std::string::npos);
-    CHECK(message_of([&] { parse_count(text); }).find("'" + std::string(text) + "'") != std::string::npos);
+    CHECK(message_of<InputError>([&] { parse_bytes(text); }).find("'" + std::string(text) + "'") !=
+          std::string::npos);
+    CHECK(message_of<InputError>([&] { parse_count(text); }).find("'" + std::string(text) + "'") !=
+          std::string::npos);
   }
   CHECK_THROWS_AS(parse_count("64KB"), InputError);
 }
@@ -85,4 +79,19 @@ TEST_CASE("sizes, counts and times are written for people") {
   CHECK(format_duration_ns(125'000'000'000) == "2 min 05 s");
   CHECK(format_duration_ns(3'900'000'000'000) == "1 h 05 min");
   CHECK(format_duration_ns(-1'500) == "-1.50 µs");
+}
+
+TEST_CASE("counts agree with their noun") {
+  CHECK(counted(0, "rank") == "0 ranks");
+  CHECK(counted(1, "rank") == "1 rank");
+  CHECK(counted(std::size_t{1024}, "rank") == "1,024 ranks");
+  CHECK(counted(-1, "rank") == "-1 ranks");
+  CHECK(counted(1, "microbatch", "microbatches") == "1 microbatch");
+  CHECK(counted(2, "microbatch", "microbatches") == "2 microbatches");
+  CHECK(counted(largest, "element") == "9,223,372,036,854,775,807 elements");
+}
+
+TEST_CASE("ranges are half-open on screen too") {
+  CHECK(format_range({0, 65'536}) == "[0, 65,536)");
+  CHECK(format_range({7, 7}) == "[7, 7)");
 }

@@ -1,0 +1,17 @@
+// Values that flags of several commands take.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace zero1::app {
+
+/// A bucket size: elements, 1 or more, such as 40M. Throws InputError that names `flag`.
+std::int64_t parse_bucket_size(const char* flag, const std::string& text);
+
+/// What --bucket-size of commands that change a layout says: nothing, elements, or none for one bucket per
+/// buffer. Sets `elems` accordingly; throws InputError that names the flag.
+void apply_bucket_size(const std::string& text, std::optional<std::int64_t>& elems);
+
+}  // namespace zero1::app
