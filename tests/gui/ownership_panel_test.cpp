@@ -200,6 +200,21 @@ TEST_CASE("everything that a click selects, keys select too") {
   f.gui.key(ImGuiKey_LeftArrow);
   f.gui.ctrl(false);
   CHECK(selection.element == 1);
+
+  // What the mouse would be told of it.
+  f.gui.move({-1, -1});
+  CHECK(!on_screen("gbuf_world_in_bucket"));
+  f.gui.key(ImGuiKey_Enter);
+  CHECK(on_screen("gbuf_world_in_bucket"));
+  CHECK(on_screen(f.document.layout->specs[static_cast<std::size_t>(*selection.param)].name));
+  CHECK(on_screen("here: element 1 ="));
+  f.gui.key(ImGuiKey_Escape);
+  CHECK(!on_screen("gbuf_world_in_bucket"));
+  f.gui.key(ImGuiKey_PageUp);  // a bucket
+  f.gui.key(ImGuiKey_Enter);
+  CHECK(on_screen("elements of padding"));
+  f.gui.move({500, 20});
+  CHECK(!on_screen("elements of padding"));
 }
 
 TEST_CASE("dragging pans, and selects nothing") {

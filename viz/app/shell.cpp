@@ -10,6 +10,7 @@
 #include "viz/app/help.h"
 #include "viz/app/style.h"
 #include "viz/model/event_index.h"
+#include "viz/model/event_words.h"
 #include "viz/model/live_run.h"
 #include "viz/panels/draw.h"
 #include "viz/panels/input.h"
@@ -62,6 +63,7 @@ void Shell::add_panels() {
 void Shell::set_scale(float scale) {
   theme_.scale = scale;
   apply_style(theme_);
+  for (Entry& entry : entries_) entry.tallest_px = 0;
 }
 
 void Shell::toggle_theme() {
@@ -187,7 +189,7 @@ void Shell::draw_status(const Area& area) {
   std::string text;
   if (document_.events != nullptr) {
     const EventIndex& events = *document_.events;
-    text = fmt::format("{} events   {} dropped", format_count(events.size()), format_count(events.dropped()));
+    text = fmt::format("{}   {} dropped", event_count(events.size()), format_count(events.dropped()));
     if (events.loading()) text += fmt::format("   loading {:.0f}%", 100 * events.progress());
     text += fmt::format("   at {}", format_duration_ns(document_.moment.at_ns));
     if (!document_.moment.follow) text += " (gone back)";
@@ -254,7 +256,9 @@ void Shell::draw_places(const Area& area) {
     // A recording has little to control; who stands still, and a scenario's explanation, need room.
     const bool live = document_.live != nullptr;
     const bool explained = live && !document_.live->explanation().empty();
-    const float wanted = std::floor((explained ? 31.0F : live ? 23.0F : 12.0F) * ImGui::GetFontSize());
+    // It grows with what it has to say and does not shrink again, so that panels stand still.
+    const float usual = std::floor((explained ? 31.0F : live ? 23.0F : 12.0F) * ImGui::GetFontSize());
+    const float wanted = std::max(usual, std::ceil(strip->tallest_px));
     const float strip_px =
         shown_tabs() > 0 ? std::min(wanted, std::floor(right.size.y * 0.55F)) : right.size.y;
     draw_window(*strip, {right.at, {right.size.x, strip_px}});
@@ -290,6 +294,8 @@ void Shell::draw_window(Entry& entry, const Area& area) {
   bool open = true;
   if (ImGui::Begin(entry.title.c_str(), &open, fixed_window | (map ? ImGuiWindowFlags_NoNavInputs : 0))) {
     entry.panel->draw(document_, theme_);
+    const float content_px = ImGui::GetCursorPosY() + ImGui::GetStyle().WindowPadding.y;
+    entry.tallest_px = std::max(entry.tallest_px, content_px);
   }
   ImGui::End();
   if (!open) preferences_.hidden_panels.insert(entry.title);

@@ -35,6 +35,7 @@ class Shell {
     std::unique_ptr<Panel> panel;
     Place place = Place::tab;
     std::string title;
+    float tallest_px = 0;  ///< its content has been this tall
   };
   struct Area {
     ImVec2 at;

@@ -80,7 +80,7 @@ void ControlPanel::draw_status(Document& document, const Theme& theme) const {
   const std::int64_t dropped = document.live != nullptr     ? document.live->dropped()
                                : document.events != nullptr ? document.events->dropped()
                                                             : 0;
-  const std::string drops = fmt::format("{} event{} dropped", format_count(dropped), dropped == 1 ? "" : "s");
+  const std::string drops = event_count(dropped) + " dropped";
   if (document.live == nullptr) {
     ImGui::TextWrapped("%s",
                        document.events != nullptr ? "A recording: there is no run to control." : "No run.");

@@ -86,7 +86,7 @@ void LogPanel::draw(Document& document, const Theme& theme) {
   list_.show(*document.events, document.info);
   draw_filter(document);
   const bool complete = list_.update();
-  const std::string count = fmt::format("{} events{}", format_count(list_.size()), complete ? "" : " …");
+  const std::string count = event_count(list_.size()) + (complete ? "" : " …");
   same_line_for(text_size(count).x);
   ImGui::TextUnformatted(count.c_str());
   draw_rows(document, theme);

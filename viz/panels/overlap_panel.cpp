@@ -265,7 +265,8 @@ void OverlapPanel::draw_waits(Document& document, const StepExposure& step, cons
       ImGui::TableNextRow();
       ImGui::TableNextColumn();
       ImGui::PushID(i);
-      const bool chosen = document.selection.rank == wait.rank && document.selection.bucket == wait.bucket;
+      const Selection& selected = document.selection;
+      const bool chosen = selected.rank == wait.rank && selected.bucket.value_or(wait.bucket) == wait.bucket;
       if (ImGui::Selectable(fmt::format("{}", wait.rank).c_str(), chosen,
                             ImGuiSelectableFlags_SpanAllColumns)) {
         Selection selection;

@@ -158,8 +158,8 @@ void MapPainter::draw_owners(const MapScene& scene, const MapRow& row) {
       continue;
     }
     ImU32 colour = scene.theme.rank(piece.index, scene.map.max_ranks());
-    const ImU32 text = Theme::text_on(colour);
     if (chosen && *chosen != piece.index) colour = mixed(scene.theme.background(), colour, 0.45F);
+    const ImU32 text = Theme::text_on(colour);
     fill_piece(scene, box, colour);
     if (piece.merged() || draw_label(scene.list, box, text, fmt::format("rank {}", piece.index))) continue;
     draw_label(scene.list, box, text, fmt::format("{}", piece.index), 1);

@@ -32,7 +32,7 @@ class OwnershipPanel final : public Panel {
            "click  select a bucket, parameter, element or shard\n"
            "Up, Down  select the rank before, after;  Page up, Page down  the bucket\n"
            "Shift with Left, Right  the parameter;  Ctrl with Left, Right  the element\n"
-           "hover  a parameter's four ranges, and who owns which part\n"
+           "hover, Enter  a parameter's four ranges, and who owns which part\n"
            "/  search by name; Enter for the next match\n"
            "strip at the bottom  the whole axis: click or drag to go there";
   }
@@ -60,6 +60,7 @@ class OwnershipPanel final : public Panel {
   MapPainter painter_;
   MapView view_;
   bool fit_ = true;
+  bool tells_ = false;  ///< of what is selected, until the mouse moves
   std::uint64_t seen_revision_ = 0;
 
   std::vector<MapRow> rows_;
@@ -221,8 +222,11 @@ void OwnershipPanel::draw_map(Document& document, const Theme& theme) {
                  [this](const MapRow& row, const MapPlace& place) { return value_at(row, place); }};
   read_values(document);
   handle_minimap();
+  const ImVec2 moved = ImGui::GetIO().MouseDelta;
+  tells_ = tells_ && moved.x == 0 && moved.y == 0 && ImGui::IsWindowFocused();
   handle_mouse(document, scene);
   if (ImGui::IsWindowFocused()) handle_keys(document);
+  if (tells_) tell_selected(scene, rows_);
   draw_gutter(list, theme, origin);
   list.PushClipRect({left - 2, origin.y}, {scene.right + 2, origin.y + size.y}, true);
   for (const MapRow& row : rows_) painter_.draw_row(scene, row);
@@ -253,7 +257,7 @@ void OwnershipPanel::handle_mouse(Document& document, const MapScene& scene) {
   const MapRow* row = row_at(io.MousePos.y);
   if (row == nullptr || axis < 0 || axis >= map_->numel()) return;
   const MapPlace place = map_->place_at(axis);
-  if (!ImGui::IsItemActive()) {
+  if (!ImGui::IsItemActive() && !tells_) {
     ImGui::BeginTooltip();
     tell_place(scene, *row, place);
     ImGui::EndTooltip();
@@ -277,6 +281,8 @@ void OwnershipPanel::handle_keys(Document& document) {
   if (ImGui::GetIO().WantTextInput) return;
   select_by_keys(document, *map_);
   if (!input::letters_free()) return;
+  if (input::pressed(ImGuiKey_Enter)) tells_ = !tells_;
+  if (input::pressed(ImGuiKey_Escape)) tells_ = false;
   if (input::pressed('F')) fit_ = true;
   if (input::pressed('/')) search_.focus();
   const double middle = view_.columns / 2.0;

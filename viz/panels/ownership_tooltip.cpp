@@ -143,4 +143,31 @@ void tell_place(const MapScene& scene, const MapRow& row, const MapPlace& place)
   }
 }
 
+void tell_selected(const MapScene& scene, std::span<const MapRow> rows) {
+  const Selection& selection = scene.document.selection;
+  const auto known = [](const std::optional<int>& index, std::size_t count) {
+    return index && *index >= 0 && static_cast<std::size_t>(*index) < count;
+  };
+  MapRow::What what = MapRow::What::header;
+  Range axis;
+  if (known(selection.param, scene.map.layout().specs.size())) {
+    what = MapRow::What::params;
+    axis = scene.map.param_axis(*selection.param);
+  } else if (known(selection.bucket, scene.map.buckets().size())) {
+    axis = scene.map.bucket(*selection.bucket).axis;
+  }
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [&](const MapRow& each) { return each.what == what; });
+  if (axis.empty() || row == rows.end()) return;
+  const std::int64_t at =
+      axis.start + std::clamp<std::int64_t>(selection.element.value_or(0), 0, axis.size() - 1);
+  const float x = std::clamp(scene.x_of(at), scene.left, scene.right);
+  // Where it is wide, it reaches to both sides as far as there is room.
+  const float share = (x - scene.left) / std::max(1.0F, scene.right - scene.left);
+  ImGui::SetNextWindowPos({x, row->bottom + 4}, ImGuiCond_Always, {share, 0});
+  ImGui::BeginTooltip();
+  tell_place(scene, *row, scene.map.place_at(at));
+  ImGui::EndTooltip();
+}
+
 }  // namespace zero1::viz

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/units.h"
+#include "viz/model/event_words.h"
 #include "viz/panels/draw.h"
 #include "viz/panels/input.h"
 #include "viz/panels/timeline_details.h"
@@ -95,7 +96,7 @@ void TimelinePanel::draw_toolbar(Document& document, const Theme& theme) {
 
 void TimelinePanel::draw_status(const Document& document, const Theme& theme) {
   const EventIndex& events = *document.events;
-  std::string status = format_count(events.size()) + " events";
+  std::string status = event_count(events.size());
   if (events.loading()) status += fmt::format(", {:.0f}% read", 100 * events.progress());
   if (logical_) {
     status +=
