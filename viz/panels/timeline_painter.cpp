@@ -264,7 +264,8 @@ void TimelinePainter::draw_labels(ImDrawList& list, const TimelineScene& scene) 
         list.AddRect({chip.min.x - 1, chip.min.y - 1}, {chip.max.x + 1, chip.max.y + 1},
                      scene.theme.selected(), 3, 0, 2);
     }
-    draw_text(list, {left + rank_px + 6, lane.starts_rank ? std::min(stream_y, y1 - font) : stream_y},
+    draw_text(list,
+              {left + rank_px + 6, lane.starts_rank ? std::max(y0, std::min(stream_y, y1 - font)) : stream_y},
               scene.theme.faint_text(), trace::name(lane.stream));
   }
   list.PopClipRect();
@@ -278,9 +279,10 @@ void TimelinePainter::draw_axis(ImDrawList& list, const TimelineScene& scene, co
   const double first = std::ceil(scene.view.start_ns() / step);
   const double last = std::min(std::floor(scene.view.end_ns() / step), first + 1000);
   for (double i = first; i <= last; i += 1) {
-    const float x = scene.x(i * step);
+    const double at = i * step + 0.0;  // no -0
+    const float x = scene.x(at);
     list.AddLine({x, box.max.y - 4}, {x, scene.lanes.max.y}, faded(scene.theme.grid(), 0.8F));
-    const std::string text = logical ? fmt::format("{:.0f}", i * step / unit) : time_label(i * step, step);
+    const std::string text = logical ? fmt::format("{:.0f}", at / unit) : time_label(at, step);
     draw_text(list, {x + 3, box.min.y}, scene.theme.faint_text(), text);
   }
   list.AddLine({box.min.x, box.max.y}, {box.max.x, box.max.y}, scene.theme.grid());

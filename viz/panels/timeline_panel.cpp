@@ -90,7 +90,6 @@ void TimelinePanel::draw_toolbar(Document& document, const Theme& theme) {
   bool logical = logical_ != nullptr;
   if (box("order of causes", logical)) toggle_logical(document);
   box("arrows", show_arrows_);
-  same_line_for(7 * font);
   draw_status(document, theme);
 }
 
@@ -106,6 +105,7 @@ void TimelinePanel::draw_status(const Document& document, const Theme& theme) {
   }
   if (nothing_found_) status += "; nothing found";
   if (modelled_in_view_) status += "; durations include a modelled link";
+  same_line_for(std::min(7 * ImGui::GetFontSize(), text_size(status).x));
   if (events.dropped() > 0) {
     ImGui::PushStyleColor(ImGuiCol_Text, theme.exposed());
     ImGui::Text("%s dropped", format_count(events.dropped()).c_str());
