@@ -278,6 +278,27 @@ TEST_CASE("owners are drawn in their ranks' colours, and a selected rank stands 
   CHECK(f.gui.triangles_coloured(f.theme.rank(1, 4)) == 0);
 }
 
+TEST_CASE("without the distributed optimizer no rank is shown as the owner of a part") {
+  Fixture sharded(tiny(4));
+  CHECK(on_screen("rank 2"));
+  CHECK(!on_screen("every rank"));
+  Document document;
+  document.layout = tiny(4);
+  document.info.config_json = R"({"use_distributed_optimizer": false})";
+  const Theme theme;
+  const auto panel = make_ownership_panel();
+  test::Gui gui(*panel, document, theme, 1200, 500);
+  gui.frame(3);
+  CHECK(on_screen("every rank"));
+  CHECK(!on_screen("rank 2"));
+  for (float y = 60; y < 400; y += 7) {
+    gui.click({400, y});
+    CHECK(!document.selection.rank);
+    CHECK(!on_screen("owned by rank"));
+    CHECK(!on_screen("split among"));
+  }
+}
+
 TEST_CASE("states are drawn for the moment that is shown") {
   Fixture f(tiny(2));
   f.document.info.ranks = 2;

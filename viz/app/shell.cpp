@@ -260,7 +260,7 @@ void Shell::draw_places(const Area& area) {
     const float usual = std::floor((explained ? 31.0F : live ? 23.0F : 12.0F) * ImGui::GetFontSize());
     const float wanted = std::max(usual, std::ceil(strip->tallest_px));
     const float strip_px =
-        shown_tabs() > 0 ? std::min(wanted, std::floor(right.size.y * 0.55F)) : right.size.y;
+        shown_tabs() > 0 ? std::min(wanted, std::floor(right.size.y * 0.62F)) : right.size.y;
     draw_window(*strip, {right.at, {right.size.x, strip_px}});
     right = {{right.at.x, right.at.y + strip_px + gap}, {right.size.x, right.size.y - strip_px - gap}};
   }

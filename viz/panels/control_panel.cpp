@@ -69,10 +69,12 @@ void ControlPanel::draw(Document& document, const Theme& theme) {
     draw_explanation(*document.live, theme);
     draw_commands(*document.live);
     draw_slow_motion(*document.live);
-    draw_waits(document, theme);
   }
   draw_view(document, theme);
-  if (document.live != nullptr) breakpoints_.draw(document, theme);
+  if (document.live != nullptr) {
+    breakpoints_.draw(document, theme);
+    draw_waits(document, theme);  // last: it comes and goes, and may be long
+  }
   handle_keys(document);
 }
 

@@ -189,7 +189,7 @@ void OverlapPanel::draw_buckets(Document& document, const StepExposure& step, co
   const auto& buckets = step.report.buckets;
   const float row_px = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
   const float all_px = row_px * (static_cast<float>(buckets.size()) + 1.2F);
-  const float height = std::min(all_px, std::max(5 * row_px, ImGui::GetContentRegionAvail().y * 0.5F));
+  const float height = std::min(all_px, std::max(5 * row_px, ImGui::GetContentRegionAvail().y * 0.6F));
   if (!ImGui::BeginTable("buckets", 5, table_flags | ImGuiTableFlags_ScrollY, {0, height})) return;
   ImGui::TableSetupScrollFreeze(0, 1);
   for (const char* heading : {"bucket", "communication", "exposed", "overlap", "why"})

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "viz/model/element_values.h"
+#include "viz/model/run_settings.h"
 #include "viz/panels/input.h"
 #include "viz/panels/ownership_bands.h"
 #include "viz/panels/ownership_keys.h"
@@ -60,6 +61,7 @@ class OwnershipPanel final : public Panel {
   MapPainter painter_;
   MapView view_;
   bool fit_ = true;
+  bool sharded_ = true;
   bool tells_ = false;  ///< of what is selected, until the mouse moves
   std::uint64_t seen_revision_ = 0;
 
@@ -78,6 +80,7 @@ class OwnershipPanel final : public Panel {
 void OwnershipPanel::follow_document(Document& document) {
   if (document.layout != layout_) {
     layout_ = document.layout;
+    sharded_ = shards_optimizer(document.info);
     map_ = layout_ == nullptr ? nullptr : std::make_unique<OwnershipMap>(layout_);
     fit_ = true;
     search_.forget();
@@ -211,15 +214,11 @@ void OwnershipPanel::draw_map(Document& document, const Theme& theme) {
   ImGui::InvisibleButton("map", size, ImGuiButtonFlags_MouseButtonLeft | ImGuiButtonFlags_MouseButtonMiddle);
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const float left = origin.x + gutter_px_;
-  MapScene scene{list,
-                 theme,
-                 *map_,
-                 view_,
-                 document,
-                 states_.get(),
-                 left,
-                 left + static_cast<float>(columns),
-                 [this](const MapRow& row, const MapPlace& place) { return value_at(row, place); }};
+  MapScene scene{list,     theme,
+                 *map_,    view_,
+                 document, states_.get(),
+                 left,     left + static_cast<float>(columns),
+                 sharded_, [this](const MapRow& row, const MapPlace& place) { return value_at(row, place); }};
   read_values(document);
   handle_minimap();
   const ImVec2 moved = ImGui::GetIO().MouseDelta;
@@ -329,7 +328,9 @@ void OwnershipPanel::select_at(Document& document, const MapRow& row, const MapP
       next.element = place.param ? std::optional(place.element) : std::nullopt;
       if (row.what != MapRow::What::params) next.rank = row.rank;
       break;
-    case MapRow::What::owners: next.rank = place.rank; break;
+    case MapRow::What::owners:
+      if (sharded_) next.rank = place.rank;
+      break;
     case MapRow::What::state: next.rank = row.rank; break;
   }
   document.selection.set(next);
