@@ -6,11 +6,13 @@
 
 #include <string>
 
+#include "tests/gui/screen_text.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/window/shown_document.h"
 
 using namespace zero1;
 using namespace zero1::viz;
+using viz::test::on_screen;
 
 namespace {
 
@@ -40,6 +42,23 @@ TEST_CASE("Ctrl+T changes the theme, Ctrl+Q quits, F1 opens and closes help") {
   CHECK_FALSE(f.shell->quit());
   f.gui.ctrl_key('Q');
   CHECK(f.shell->quit());
+}
+
+TEST_CASE("the help page is read to its end by keys") {
+  Fixture f;
+  f.gui.function_key(1);
+  f.gui.frame(3);
+  // Beside the page the panels are drawn too: a line of the last panel's help tells where it stands.
+  const std::string last = "SPEC file";
+  ImGui::GetIO().DisplaySize = {1440, 300};
+  f.gui.frame(3);
+  CHECK(!on_screen(last));
+  for (int i = 0; i < 12; ++i) f.gui.key(ImGuiKey_PageDown);
+  CHECK(on_screen(last));
+  f.gui.key(ImGuiKey_Home);
+  CHECK(!on_screen(last));
+  for (int i = 0; i < 60; ++i) f.gui.key(ImGuiKey_DownArrow);
+  CHECK(on_screen(last));
 }
 
 TEST_CASE("hidden panels leave their room to the others, and Ctrl with a number brings them back") {

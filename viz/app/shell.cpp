@@ -339,7 +339,7 @@ void Shell::draw_help() {
   page.section("Everywhere",
                "Ctrl+1 … Ctrl+9  go to a panel; the menu Panels has the numbers\n"
                "Ctrl+-, Ctrl+=  move the bar below the map; Ctrl+[, Ctrl+]  the bar of the right column\n"
-               "Ctrl+T  dark or light theme\nCtrl+Q  quit\nF1, Esc  this page\n"
+               "Ctrl+T  dark or light theme\nCtrl+Q  quit\nF1, Esc  this page; Up, Down, Page up, Page down  scroll it\n"
                "arrows, Enter, Space  walk through buttons and tabs of the panel in use; Alt for the menu\n"
                "click  selects a rank, bucket, parameter or event in every panel at once");
   for (const Entry& entry : entries_) {

@@ -38,7 +38,7 @@ std::string_view TimelinePanel::help() const {
          "[ ]  select the step before, after;  click in the strip  that step\n"
          "Ctrl+F  search;  Enter, F3  the next match;  Shift with it  the one before\n"
          "L  order of causes instead of time;  E  arrows\n"
-         "click on a rank, C with a selected one  fold it";
+         "C, click on a rank  fold the selected rank, or the one that is clicked";
 }
 
 void TimelinePanel::draw(Document& document, const Theme& theme) {
