@@ -77,6 +77,20 @@ TEST_CASE("hidden panels leave their room to the others, and Ctrl with a number 
   CHECK(without.gui.vertices() > everything / 2);
 }
 
+TEST_CASE("a tab that is reached by its number is worked by keys at once") {
+  Fixture f;
+  ImGui::GetIO().ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;  // as in the window
+  f.gui.frame(3);
+  f.gui.ctrl_key('1');
+  f.gui.ctrl_key('3');
+  f.gui.frame(3);
+  constexpr int any = ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel;
+  CHECK(!ImGui::IsPopupOpen("", any));
+  f.gui.key(ImGuiKey_DownArrow);
+  f.gui.key(' ');
+  CHECK(ImGui::IsPopupOpen("", any));  // the list of models
+}
+
 TEST_CASE("Ctrl with - = [ ] moves the bars between panels, and not out of the window") {
   Fixture f;
   const float upper = f.shell->preferences().upper_share;

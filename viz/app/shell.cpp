@@ -135,7 +135,7 @@ void Shell::focus_panel(int number) {
   Entry& entry = entries_[static_cast<std::size_t>(number) - 1];
   preferences_.hidden_panels.erase(entry.title);
   if (entry.place == Place::tab) {
-    wanted_tab_ = entry.title;
+    wanted_tab_ = wanted_content_ = entry.title;
     wanted_focus_ = tabs_window;
   } else {
     wanted_focus_ = entry.title;
@@ -323,6 +323,10 @@ void Shell::draw_tabs(const Area& area) {
           ImGui::BeginTabItem(entry.title.c_str(), nullptr, wanted ? ImGuiTabItemFlags_SetSelected : 0);
       ImGui::PopStyleVar();
       if (!front) continue;
+      if (wanted_content_ == entry.title) {  // its buttons and rows have the keys, not the tab
+        ImGui::SetNextWindowFocus();
+        wanted_content_.clear();
+      }
       ImGui::BeginChild("content");
       entry.panel->draw(document_, theme_);
       ImGui::EndChild();
@@ -336,12 +340,15 @@ void Shell::draw_tabs(const Area& area) {
 void Shell::draw_help() {
   const HelpPage page(theme_);
   if (!page.begin(help_open_)) return;
-  page.section("Everywhere",
-               "Ctrl+1 … Ctrl+9  go to a panel; the menu Panels has the numbers\n"
-               "Ctrl+-, Ctrl+=  move the bar below the map; Ctrl+[, Ctrl+]  the bar of the right column\n"
-               "Ctrl+T  dark or light theme\nCtrl+Q  quit\nF1, Esc  this page; Up, Down, Page up, Page down  scroll it\n"
-               "arrows, Enter, Space  walk through buttons and tabs of the panel in use; Alt for the menu\n"
-               "click  selects a rank, bucket, parameter or event in every panel at once");
+  page.section(
+      "Everywhere",
+      "Ctrl+1 … Ctrl+9  go to a panel; the menu Panels has the numbers\n"
+      "Ctrl+-, Ctrl+=  move the bar below the map; Ctrl+[, Ctrl+]  the bar of the right column\n"
+      "Ctrl+T  dark or light theme\nCtrl+Q  quit\nF1, Esc  this page; Up, Down, Page up, Page down  scroll "
+      "it\n"
+      "arrows, Space  walk through buttons and rows of the panel in use; Space also goes into a table, "
+      "Esc out of it; Alt for the menu\n"
+      "click  selects a rank, bucket, parameter or event in every panel at once");
   for (const Entry& entry : entries_) {
     if (!entry.panel->help().empty()) page.section(entry.title, entry.panel->help());
   }

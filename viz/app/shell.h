@@ -65,6 +65,7 @@ class Shell {
   std::vector<Entry> entries_;
   std::string wanted_focus_;
   std::string wanted_tab_;
+  std::string wanted_content_;
   bool help_open_ = false;
   bool quit_ = false;
 };
