@@ -259,8 +259,8 @@ void Shell::draw_places(const Area& area) {
     // It grows with what it has to say and does not shrink again, so that panels stand still.
     const float usual = std::floor((explained ? 31.0F : live ? 23.0F : 12.0F) * ImGui::GetFontSize());
     const float wanted = std::max(usual, std::ceil(strip->tallest_px));
-    const float strip_px =
-        shown_tabs() > 0 ? std::min(wanted, std::floor(right.size.y * 0.62F)) : right.size.y;
+    const float most = std::floor(right.size.y * (explained ? 0.62F : 0.5F));
+    const float strip_px = shown_tabs() > 0 ? std::min(wanted, most) : right.size.y;
     draw_window(*strip, {right.at, {right.size.x, strip_px}});
     right = {{right.at.x, right.at.y + strip_px + gap}, {right.size.x, right.size.y - strip_px - gap}};
   }

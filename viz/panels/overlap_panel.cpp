@@ -209,7 +209,8 @@ void OverlapPanel::draw_bucket(Document& document, const StepExposure& step, int
                                const trace::CommFigures& figures, const Theme& theme) const {
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
-  ImGui::PushStyleColor(ImGuiCol_Text, theme.bucket(bucket));
+  // A bucket's colour is made for areas: letters in it need more contrast.
+  ImGui::PushStyleColor(ImGuiCol_Text, mixed(theme.bucket(bucket), theme.text(), theme.dark ? 0.2F : 0.45F));
   const std::string label = bucket < 0 ? "none" : fmt::format("{}", bucket);
   if (ImGui::Selectable(label.c_str(), document.selection.bucket == bucket,
                         ImGuiSelectableFlags_SpanAllColumns)) {

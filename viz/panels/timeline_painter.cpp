@@ -199,7 +199,10 @@ void TimelinePainter::draw_arrows(ImDrawList& list, const TimelineScene& scene,
     if (!y0 || !y1) continue;
     if (std::max(*y0, *y1) < scene.lanes.min.y || std::min(*y0, *y1) > scene.lanes.max.y) continue;
     ++drawn;
-    const ImU32 colour = arrow.readiness ? scene.theme.kind(Kind::grad_ready) : scene.theme.text();
+    // Colours of areas are too pale for lines on a light ground.
+    const ImU32 ready =
+        mixed(scene.theme.kind(Kind::grad_ready), scene.theme.text(), scene.theme.dark ? 0 : 0.45F);
+    const ImU32 colour = arrow.readiness ? ready : scene.theme.text();
     const float head = 4 * scene.theme.scale;
     list.AddLine({x0, *y0}, {x1, *y1}, faded(colour, 0.8F), 1.2F * scene.theme.scale);
     const float length = std::max(1.0F, std::hypot(x1 - x0, *y1 - *y0));
