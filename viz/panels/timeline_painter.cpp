@@ -120,7 +120,7 @@ void TimelinePainter::draw_bar(ImDrawList& list, const TimelineScene& scene, con
     ++primitives_;
   }
   if (bar.count == 1 && box.width() >= 12 && !is_thin(row.row->level()) && primitives_ < names_until)
-    draw_name(list, scene, bar, box, colours);
+    draw_name(list, scene, bar, box, pale ? scene.theme.text() : colours.text);
 }
 
 /// What the last step has changed; nothing where that is older than the view, and so not the last step's.
@@ -147,7 +147,7 @@ void TimelinePainter::mark_changes(ImDrawList& list, const TimelineScene& scene,
 }
 
 void TimelinePainter::draw_name(ImDrawList& list, const TimelineScene& scene, const TimelineBar& bar,
-                                const Box& box, const Paint& paint) {
+                                const Box& box, ImU32 colour) {
   const trace::Event event = scene.events.event(bar.event);
   const float font = ImGui::GetFontSize();
   for (const NameLength length : {NameLength::whole, NameLength::brief, NameLength::number}) {
@@ -157,8 +157,8 @@ void TimelinePainter::draw_name(ImDrawList& list, const TimelineScene& scene, co
     const std::string name = name_of(event, scene.document.info, length);
     const ImVec2 size = text_size(name);
     if (name.empty() || size.x + 4 > box.width() || size.y > box.height() + 3) continue;
-    draw_text(list, {box.min.x + (box.width() - size.x) / 2, box.min.y + (box.height() - size.y) / 2},
-              paint.text, name);
+    draw_text(list, {box.min.x + (box.width() - size.x) / 2, box.min.y + (box.height() - size.y) / 2}, colour,
+              name);
     primitives_ += static_cast<int>(name.size());
     return;
   }
