@@ -200,6 +200,21 @@ TEST_CASE("everything that a click selects, keys select too") {
   f.gui.key(ImGuiKey_LeftArrow);
   f.gui.ctrl(false);
   CHECK(selection.element == 1);
+
+  // What the mouse would be told of it.
+  f.gui.move({-1, -1});
+  CHECK(!on_screen("gbuf_world_in_bucket"));
+  f.gui.key(ImGuiKey_Enter);
+  CHECK(on_screen("gbuf_world_in_bucket"));
+  CHECK(on_screen(f.document.layout->specs[static_cast<std::size_t>(*selection.param)].name));
+  CHECK(on_screen("here: element 1 ="));
+  f.gui.key(ImGuiKey_Escape);
+  CHECK(!on_screen("gbuf_world_in_bucket"));
+  f.gui.key(ImGuiKey_PageUp);  // a bucket
+  f.gui.key(ImGuiKey_Enter);
+  CHECK(on_screen("elements of padding"));
+  f.gui.move({500, 20});
+  CHECK(!on_screen("elements of padding"));
 }
 
 TEST_CASE("dragging pans, and selects nothing") {
@@ -261,6 +276,27 @@ TEST_CASE("owners are drawn in their ranks' colours, and a selected rank stands 
   f.gui.frame(2);
   CHECK(f.gui.triangles_coloured(f.theme.rank(2, 4)) > 0);
   CHECK(f.gui.triangles_coloured(f.theme.rank(1, 4)) == 0);
+}
+
+TEST_CASE("without the distributed optimizer no rank is shown as the owner of a part") {
+  Fixture sharded(tiny(4));
+  CHECK(on_screen("rank 2"));
+  CHECK(!on_screen("every rank"));
+  Document document;
+  document.layout = tiny(4);
+  document.info.config_json = R"({"use_distributed_optimizer": false})";
+  const Theme theme;
+  const auto panel = make_ownership_panel();
+  test::Gui gui(*panel, document, theme, 1200, 500);
+  gui.frame(3);
+  CHECK(on_screen("every rank"));
+  CHECK(!on_screen("rank 2"));
+  for (float y = 60; y < 400; y += 7) {
+    gui.click({400, y});
+    CHECK(!document.selection.rank);
+    CHECK(!on_screen("owned by rank"));
+    CHECK(!on_screen("split among"));
+  }
 }
 
 TEST_CASE("states are drawn for the moment that is shown") {

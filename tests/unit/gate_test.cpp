@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/error.h"
 #include "core/trace/gate.h"
+#include "core/trace/tracer.h"
 #include "tests/unit/trace_test_support.h"
 
 using namespace zero1::trace;
@@ -303,6 +305,27 @@ TEST_CASE("shutdown lets everything through for good") {
   CHECK(gate.running());
   CHECK(gate.held().empty());
   CHECK_FALSE(gate.wait_stopped(0));
+}
+
+TEST_CASE("a stopped run ends where its ranks come to their next event") {
+  Gate gate;
+  Tracer tracer(0, nullptr, &gate);
+  tracer.instant(event_of(Kind::grad_ready));
+  gate.pause();
+  bool ended = false;
+  std::thread rank([&] {
+    try {
+      tracer.instant(event_of(Kind::grad_ready));
+    } catch (const zero1::Error&) {
+      ended = true;
+    }
+  });
+  REQUIRE(gate.wait_held(patience_ms));
+  gate.stop();
+  rank.join();
+  CHECK(ended);  // the event in front of which it was held
+  CHECK_THROWS_AS(tracer.instant(event_of(Kind::step)), zero1::Error);
+  CHECK(gate.running());
 }
 
 TEST_CASE("seeded random stepping loses and repeats nothing") {

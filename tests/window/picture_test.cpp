@@ -27,7 +27,8 @@ const std::string small_run =
     "run --dp 4 --train-iters 2 --num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 "
     "--ddp-num-buckets 3 --overlap-grad-reduce --overlap-param-gather --threads-per-rank 1 ";
 
-/// Takes a picture and checks that it is one: right size, not blank, every rank's colour in it.
+/// Takes a picture and checks that it is one: not blank, the colours of the first so many ranks in it. Where
+/// one rank is selected, others are paler.
 Picture take(const TemporaryFolder& folder, const std::string& arguments, int ranks) {
   const std::string file = folder / "out.png";
   std::filesystem::remove(file);
@@ -66,7 +67,7 @@ TEST_CASE("exploring is drawn, in both themes and any size") {
 TEST_CASE("a run is drawn at its end and where it stops") {
   const TemporaryFolder folder;
   const Picture end = take(folder, small_run, 4);
-  const Picture stopped = take(folder, small_run + "--at 2:adamw --select rank=1", 1);
+  const Picture stopped = take(folder, small_run + "--at 2:adamw --select rank=1", 0);
   CHECK(viz::test::different_pixels(end, stopped) > 3000);
 }
 
@@ -78,9 +79,9 @@ TEST_CASE("a recording is drawn, whole and at an event") {
   INFO(recorded.output);
   REQUIRE(recorded.status == 0);
   const Picture whole = take(folder, "open " + quoted(trace), 4);
-  const Picture at = take(folder, "open " + quoted(trace) + " --at 200", 1);
+  const Picture at = take(folder, "open " + quoted(trace) + " --at 200", 0);
   CHECK(viz::test::different_pixels(whole, at) > 1000);
-  const Picture at_kind = take(folder, "open " + quoted(trace) + " --at 2:adamw:1", 1);
+  const Picture at_kind = take(folder, "open " + quoted(trace) + " --at 2:adamw:1", 0);
   CHECK(viz::test::different_pixels(whole, at_kind) > 1000);
   for (const char* none : {"7:adamw", "2:adamw:99", "2:nonsense", "2:adamw:1:1", "2:", ":"}) {
     const Outcome outcome = run_viz(

@@ -6,11 +6,13 @@
 
 #include <string>
 
+#include "tests/gui/screen_text.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/window/shown_document.h"
 
 using namespace zero1;
 using namespace zero1::viz;
+using viz::test::on_screen;
 
 namespace {
 
@@ -42,6 +44,23 @@ TEST_CASE("Ctrl+T changes the theme, Ctrl+Q quits, F1 opens and closes help") {
   CHECK(f.shell->quit());
 }
 
+TEST_CASE("the help page is read to its end by keys") {
+  Fixture f;
+  f.gui.function_key(1);
+  f.gui.frame(3);
+  // Beside the page the panels are drawn too: a line of the last panel's help tells where it stands.
+  const std::string last = "SPEC file";
+  ImGui::GetIO().DisplaySize = {1440, 300};
+  f.gui.frame(3);
+  CHECK(!on_screen(last));
+  for (int i = 0; i < 12; ++i) f.gui.key(ImGuiKey_PageDown);
+  CHECK(on_screen(last));
+  f.gui.key(ImGuiKey_Home);
+  CHECK(!on_screen(last));
+  for (int i = 0; i < 60; ++i) f.gui.key(ImGuiKey_DownArrow);
+  CHECK(on_screen(last));
+}
+
 TEST_CASE("hidden panels leave their room to the others, and Ctrl with a number brings them back") {
   Fixture f;
   const int everything = f.gui.vertices();
@@ -56,6 +75,20 @@ TEST_CASE("hidden panels leave their room to the others, and Ctrl with a number 
   without.gui.ctrl_key('9');  // there is none: nothing happens
   without.gui.frame(2);
   CHECK(without.gui.vertices() > everything / 2);
+}
+
+TEST_CASE("a tab that is reached by its number is worked by keys at once") {
+  Fixture f;
+  ImGui::GetIO().ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;  // as in the window
+  f.gui.frame(3);
+  f.gui.ctrl_key('1');
+  f.gui.ctrl_key('3');
+  f.gui.frame(3);
+  constexpr int any = ImGuiPopupFlags_AnyPopupId | ImGuiPopupFlags_AnyPopupLevel;
+  CHECK(!ImGui::IsPopupOpen("", any));
+  f.gui.key(ImGuiKey_DownArrow);
+  f.gui.key(' ');
+  CHECK(ImGui::IsPopupOpen("", any));  // the list of models
 }
 
 TEST_CASE("Ctrl with - = [ ] moves the bars between panels, and not out of the window") {

@@ -11,6 +11,18 @@ namespace {
 
 constexpr float second_column_ems = 14;
 
+/// There is nothing on the page that ImGui's own keys could go to.
+void scroll_by_keys() {
+  const auto pressed = [](ImGuiKey_ key) { return input::pressed(key, true) ? 1.0F : 0.0F; };
+  const float line_px = 2 * ImGui::GetTextLineHeightWithSpacing();
+  const float page_px = 0.8F * ImGui::GetWindowHeight();
+  const float by = line_px * (pressed(ImGuiKey_DownArrow) - pressed(ImGuiKey_UpArrow)) +
+                   page_px * (pressed(ImGuiKey_PageDown) - pressed(ImGuiKey_PageUp));
+  if (by != 0) ImGui::SetScrollY(std::clamp(ImGui::GetScrollY() + by, 0.0F, ImGui::GetScrollMaxY()));
+  if (input::pressed(ImGuiKey_Home)) ImGui::SetScrollY(0);
+  if (input::pressed(ImGuiKey_End)) ImGui::SetScrollY(ImGui::GetScrollMaxY());
+}
+
 }  // namespace
 
 bool HelpPage::begin(bool& open) const {
@@ -25,6 +37,7 @@ bool HelpPage::begin(bool& open) const {
   if (!ImGui::BeginPopupModal(title, &open, flags)) return false;
   if (input::pressed(ImGuiKey_Escape)) open = false;
   if (!open) ImGui::CloseCurrentPopup();
+  scroll_by_keys();
   return true;
 }
 

@@ -10,6 +10,7 @@
 #include "viz/app/help.h"
 #include "viz/app/style.h"
 #include "viz/model/event_index.h"
+#include "viz/model/event_words.h"
 #include "viz/model/live_run.h"
 #include "viz/panels/draw.h"
 #include "viz/panels/input.h"
@@ -62,6 +63,7 @@ void Shell::add_panels() {
 void Shell::set_scale(float scale) {
   theme_.scale = scale;
   apply_style(theme_);
+  for (Entry& entry : entries_) entry.tallest_px = 0;
 }
 
 void Shell::toggle_theme() {
@@ -133,7 +135,7 @@ void Shell::focus_panel(int number) {
   Entry& entry = entries_[static_cast<std::size_t>(number) - 1];
   preferences_.hidden_panels.erase(entry.title);
   if (entry.place == Place::tab) {
-    wanted_tab_ = entry.title;
+    wanted_tab_ = wanted_content_ = entry.title;
     wanted_focus_ = tabs_window;
   } else {
     wanted_focus_ = entry.title;
@@ -187,7 +189,7 @@ void Shell::draw_status(const Area& area) {
   std::string text;
   if (document_.events != nullptr) {
     const EventIndex& events = *document_.events;
-    text = fmt::format("{} events   {} dropped", format_count(events.size()), format_count(events.dropped()));
+    text = fmt::format("{}   {} dropped", event_count(events.size()), format_count(events.dropped()));
     if (events.loading()) text += fmt::format("   loading {:.0f}%", 100 * events.progress());
     text += fmt::format("   at {}", format_duration_ns(document_.moment.at_ns));
     if (!document_.moment.follow) text += " (gone back)";
@@ -254,9 +256,11 @@ void Shell::draw_places(const Area& area) {
     // A recording has little to control; who stands still, and a scenario's explanation, need room.
     const bool live = document_.live != nullptr;
     const bool explained = live && !document_.live->explanation().empty();
-    const float wanted = std::floor((explained ? 31.0F : live ? 23.0F : 12.0F) * ImGui::GetFontSize());
-    const float strip_px =
-        shown_tabs() > 0 ? std::min(wanted, std::floor(right.size.y * 0.55F)) : right.size.y;
+    // It grows with what it has to say and does not shrink again, so that panels stand still.
+    const float usual = std::floor((explained ? 31.0F : live ? 23.0F : 12.0F) * ImGui::GetFontSize());
+    const float wanted = std::max(usual, std::ceil(strip->tallest_px));
+    const float most = std::floor(right.size.y * (explained ? 0.62F : 0.5F));
+    const float strip_px = shown_tabs() > 0 ? std::min(wanted, most) : right.size.y;
     draw_window(*strip, {right.at, {right.size.x, strip_px}});
     right = {{right.at.x, right.at.y + strip_px + gap}, {right.size.x, right.size.y - strip_px - gap}};
   }
@@ -290,6 +294,8 @@ void Shell::draw_window(Entry& entry, const Area& area) {
   bool open = true;
   if (ImGui::Begin(entry.title.c_str(), &open, fixed_window | (map ? ImGuiWindowFlags_NoNavInputs : 0))) {
     entry.panel->draw(document_, theme_);
+    const float content_px = ImGui::GetCursorPosY() + ImGui::GetStyle().WindowPadding.y;
+    entry.tallest_px = std::max(entry.tallest_px, content_px);
   }
   ImGui::End();
   if (!open) preferences_.hidden_panels.insert(entry.title);
@@ -317,6 +323,10 @@ void Shell::draw_tabs(const Area& area) {
           ImGui::BeginTabItem(entry.title.c_str(), nullptr, wanted ? ImGuiTabItemFlags_SetSelected : 0);
       ImGui::PopStyleVar();
       if (!front) continue;
+      if (wanted_content_ == entry.title) {  // its buttons and rows have the keys, not the tab
+        ImGui::SetNextWindowFocus();
+        wanted_content_.clear();
+      }
       ImGui::BeginChild("content");
       entry.panel->draw(document_, theme_);
       ImGui::EndChild();
@@ -330,12 +340,15 @@ void Shell::draw_tabs(const Area& area) {
 void Shell::draw_help() {
   const HelpPage page(theme_);
   if (!page.begin(help_open_)) return;
-  page.section("Everywhere",
-               "Ctrl+1 … Ctrl+9  go to a panel; the menu Panels has the numbers\n"
-               "Ctrl+-, Ctrl+=  move the bar below the map; Ctrl+[, Ctrl+]  the bar of the right column\n"
-               "Ctrl+T  dark or light theme\nCtrl+Q  quit\nF1, Esc  this page\n"
-               "arrows, Enter, Space  walk through buttons and tabs of the panel in use; Alt for the menu\n"
-               "click  selects a rank, bucket, parameter or event in every panel at once");
+  page.section(
+      "Everywhere",
+      "Ctrl+1 … Ctrl+9  go to a panel; the menu Panels has the numbers\n"
+      "Ctrl+-, Ctrl+=  move the bar below the map; Ctrl+[, Ctrl+]  the bar of the right column\n"
+      "Ctrl+T  dark or light theme\nCtrl+Q  quit\nF1, Esc  this page; Up, Down, Page up, Page down  scroll "
+      "it\n"
+      "arrows, Space  walk through buttons and rows of the panel in use; Space also goes into a table, "
+      "Esc out of it; Alt for the menu\n"
+      "click  selects a rank, bucket, parameter or event in every panel at once");
   for (const Entry& entry : entries_) {
     if (!entry.panel->help().empty()) page.section(entry.title, entry.panel->help());
   }

@@ -35,6 +35,7 @@ class Shell {
     std::unique_ptr<Panel> panel;
     Place place = Place::tab;
     std::string title;
+    float tallest_px = 0;  ///< its content has been this tall
   };
   struct Area {
     ImVec2 at;
@@ -64,6 +65,7 @@ class Shell {
   std::vector<Entry> entries_;
   std::string wanted_focus_;
   std::string wanted_tab_;
+  std::string wanted_content_;
   bool help_open_ = false;
   bool quit_ = false;
 };

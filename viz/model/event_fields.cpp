@@ -86,7 +86,7 @@ std::string time_label(double at_ns, double step_ns) {
   };
   if (std::abs(at_ns) >= 1e9 || step_ns >= 1e9) return with(1e9, "s");
   if (std::abs(at_ns) >= 1e6 || step_ns >= 1e6) return with(1e6, "ms");
-  return with(1e3, "us");
+  return with(1e3, "µs");
 }
 
 }  // namespace zero1::viz

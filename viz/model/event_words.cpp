@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "core/base/units.h"
 #include "core/device/device.h"
 
 namespace zero1::viz {
@@ -64,6 +65,10 @@ std::string any(Kind kind) {
 }
 
 }  // namespace
+
+std::string event_count(std::int64_t events) {
+  return format_count(events) + (events == 1 ? " event" : " events");
+}
 
 std::string param_name(int param, const trace::RunInfo& info) {
   return name_at(info.params, param, "parameter");

@@ -1,6 +1,7 @@
 // Events, breakpoints and places in words: the same ones in every panel.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ std::string when(const trace::Event& event);
 
 /// "before reduce-scatter of bucket 3 · rank 2 · step 4"; "before every event" where nothing is set.
 std::string describe(const trace::Breakpoint& breakpoint, const trace::RunInfo& info);
+
+/// "1 event", "2,544 events".
+std::string event_count(std::int64_t events);
 
 /// Names by number; "parameter 7" and the like where the run does not tell a name.
 std::string param_name(int param, const trace::RunInfo& info);

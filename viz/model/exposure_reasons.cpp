@@ -1,12 +1,12 @@
 #include "viz/model/exposure_reasons.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
 
 #include "core/trace/recorder.h"
 #include "viz/model/event_index.h"
+#include "viz/model/run_settings.h"
 
 namespace zero1::viz {
 
@@ -184,16 +184,9 @@ std::string explain(ExposureReason reason, Collective collective) {
 }
 
 OverlapFlags overlap_flags(const trace::RunInfo& info) {
-  OverlapFlags flags;
-  const auto json = nlohmann::json::parse(info.config_json, nullptr, false);
-  if (!json.is_object()) return flags;
-  const auto read = [&](const char* field, bool& flag) {
-    const auto found = json.find(field);
-    if (found != json.end() && found->is_boolean()) flag = found->get<bool>();
-  };
-  read("overlap_grad_reduce", flags.reduce);
-  read("overlap_param_gather", flags.gather);
-  return flags;
+  const OverlapFlags unknown;
+  return {run_flag(info, "overlap_grad_reduce", unknown.reduce),
+          run_flag(info, "overlap_param_gather", unknown.gather)};
 }
 
 ExposureReason ExposureShares::largest() const {

@@ -69,10 +69,12 @@ void ControlPanel::draw(Document& document, const Theme& theme) {
     draw_explanation(*document.live, theme);
     draw_commands(*document.live);
     draw_slow_motion(*document.live);
-    draw_waits(document, theme);
   }
   draw_view(document, theme);
-  if (document.live != nullptr) breakpoints_.draw(document, theme);
+  if (document.live != nullptr) {
+    breakpoints_.draw(document, theme);
+    draw_waits(document, theme);  // last: it comes and goes, and may be long
+  }
   handle_keys(document);
 }
 
@@ -80,7 +82,7 @@ void ControlPanel::draw_status(Document& document, const Theme& theme) const {
   const std::int64_t dropped = document.live != nullptr     ? document.live->dropped()
                                : document.events != nullptr ? document.events->dropped()
                                                             : 0;
-  const std::string drops = fmt::format("{} event{} dropped", format_count(dropped), dropped == 1 ? "" : "s");
+  const std::string drops = event_count(dropped) + " dropped";
   if (document.live == nullptr) {
     ImGui::TextWrapped("%s",
                        document.events != nullptr ? "A recording: there is no run to control." : "No run.");

@@ -56,7 +56,10 @@ std::string_view fitting_name(std::string_view name, float width_px) {
   const std::string_view with_kind = fit(name, 2);
   if (!with_kind.empty()) return with_kind;
   const std::size_t kind = name.rfind('.');
-  return kind == std::string_view::npos ? std::string_view() : fit(name.substr(0, kind), 1);
+  if (kind == std::string_view::npos) return {};
+  const std::string_view without_kind = fit(name.substr(0, kind), 1);
+  // Of a part that fits nowhere, at least what it is.
+  return without_kind.empty() ? fit(name.substr(kind + 1), 1) : without_kind;
 }
 
 void same_line_for(float width_px) {

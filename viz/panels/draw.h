@@ -23,7 +23,7 @@ void draw_hatching(ImDrawList& list, const Box& box, ImU32 colour, float spacing
 bool draw_label(ImDrawList& list, const Box& box, ImU32 colour, std::string_view text, float margin_px = 3);
 
 /// As much of a dotted name as fits into `width_px`: "h.0.mlp.c_fc.weight", "mlp.c_fc.weight",
-/// "c_fc.weight", "c_fc"; empty where nothing fits.
+/// "c_fc.weight", "c_fc", "weight"; empty where nothing fits.
 std::string_view fitting_name(std::string_view name, float width_px);
 
 /// The next item goes on this line where `width_px` is left of it, else on the next.

@@ -9,6 +9,7 @@
 #include "viz/model/event_words.h"
 #include "viz/model/history.h"
 #include "viz/model/live_run.h"
+#include "viz/model/run_settings.h"
 #include "viz/panels/draw.h"
 #include "viz/panels/element_place_table.h"
 #include "viz/panels/panel.h"
@@ -83,9 +84,8 @@ void ElementPanel::draw(Document& document, const Theme& theme) {
     faint(theme, "Choose a parameter and an index, or click an element on the ownership map.");
     return;
   }
-  draw_element_place(
-      place_of(*document.layout, *shown_), *document.layout, theme,
-      document.live == nullptr || document.live->config().data_parallel.use_distributed_optimizer);
+  draw_element_place(place_of(*document.layout, *shown_), *document.layout, theme,
+                     shards_optimizer(document.info));
   ImGui::Separator();
   draw_values(document, theme);
 }
@@ -204,7 +204,7 @@ void ElementPanel::draw_steps(Document& document, int shown) {
 
 void ElementPanel::draw_table(const ElementTable& table, const Document& document, const Theme& theme) const {
   const int ranks = document.info.ranks;
-  const bool sharded = document.live->config().data_parallel.use_distributed_optimizer;
+  const bool sharded = shards_optimizer(document.info);
   const int owner = sharded ? place_of(*document.layout, *shown_).owner : -1;
   // The owner's come first: only it has all of them. ImGui's tables end at 64 columns.
   std::vector<int> shown_ranks;

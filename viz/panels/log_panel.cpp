@@ -49,6 +49,7 @@ class LogPanel final : public Panel {
   }
   void draw_menu(Document& document);
   void follow(const Document& document, std::int64_t visible);
+  std::int64_t row_of_selection(const Document& document, std::int64_t visible) const;
   bool rows_want_keys();
   void handle_keys(Document& document, std::int64_t visible);
   std::int64_t selected_row(const Document& document) const;
@@ -86,7 +87,7 @@ void LogPanel::draw(Document& document, const Theme& theme) {
   list_.show(*document.events, document.info);
   draw_filter(document);
   const bool complete = list_.update();
-  const std::string count = fmt::format("{} events{}", format_count(list_.size()), complete ? "" : " …");
+  const std::string count = event_count(list_.size()) + (complete ? "" : " …");
   same_line_for(text_size(count).x);
   ImGui::TextUnformatted(count.c_str());
   draw_rows(document, theme);
@@ -281,23 +282,37 @@ void LogPanel::handle_keys(Document& document, std::int64_t visible) {
   scroll_.reveal(row, visible);
 }
 
+/// The row that has what is selected; -1: it is on screen already, or there is none.
+std::int64_t LogPanel::row_of_selection(const Document& document, std::int64_t visible) const {
+  const EventIndex& events = *document.events;
+  const Selection& selection = document.selection;
+  if (selection.event)
+    return *selection.event < events.size() ? list_.row_at(events.event(*selection.event).end_ns) : -1;
+  const std::int64_t end = std::min(list_.size(), scroll_.first() + visible);
+  for (std::int64_t row = std::max<std::int64_t>(0, scroll_.first()); row < end; ++row) {
+    if (is_about(events.event(list_.row(row)), selection)) return -1;
+  }
+  EventFilter filter;
+  if (selection.param) filter.kind = trace::Kind::grad_ready;
+  filter.rank = selection.rank;
+  filter.bucket = selection.bucket;
+  filter.param = selection.param;
+  filter.step = selection.step;
+  const auto found =
+      selection.step ? events.first_after(-1, filter) : events.last_at(document.moment.at_ns, filter);
+  return found ? list_.row_at(events.event(*found).end_ns) : -1;
+}
+
 /// To the newest while following, to the moment that the view went to, and to what was selected elsewhere.
 void LogPanel::follow(const Document& document, std::int64_t visible) {
   std::int64_t row = -1;
-  if (document.selection.revision != seen_selection_) {
-    seen_selection_ = document.selection.revision;
-    const Selection& selection = document.selection;
-    const EventIndex::Step* step = selection.step ? document.events->find_step(*selection.step) : nullptr;
-    if (selection.event) {
-      if (*selection.event < document.events->size())
-        row = list_.row_at(document.events->event(*selection.event).end_ns);
-    } else if (step != nullptr) {
-      row = std::min(list_.row_at(step->when.start_ns) + 1 + visible / 2, list_.size() - 1);
-    }
-  } else if (!document.moment.follow) {
-    if (document.moment.at_ns != seen_moment_ns_) row = list_.row_at(document.moment.at_ns);
+  const bool selected = document.selection.revision != seen_selection_;
+  seen_selection_ = document.selection.revision;
+  if (selected) row = row_of_selection(document, visible);
+  if (!document.moment.follow) {
+    if (row < 0 && document.moment.at_ns != seen_moment_ns_) row = list_.row_at(document.moment.at_ns);
     seen_moment_ns_ = document.moment.at_ns;
-  } else if (list_.size() != seen_size_ && scroll_.at_end()) {
+  } else if (row < 0 && list_.size() != seen_size_ && scroll_.at_end()) {
     row = list_.size() - 1;  // whoever has scrolled up stays there
   }
   seen_size_ = list_.size();

@@ -6,6 +6,7 @@
 
 #include "core/base/units.h"
 #include "viz/model/memory_plan.h"
+#include "viz/model/run_settings.h"
 #include "viz/panels/draw.h"
 #include "viz/panels/panel.h"
 
@@ -97,11 +98,15 @@ void MemoryPanel::draw(Document& document, const Theme& theme) {
   const std::int64_t plain = total(bars_.front().report);
   const std::int64_t here = total(bars_.back().report);
   if (bars_.size() > 1 && plain > 0) {
-    ImGui::TextWrapped("%s", fmt::format("{} a rank instead of {}: {:.0f}% of it. ZeRO-1 shares out what the "
-                                         "optimizer holds; parameters and gradients stay whole.",
-                                         format_bytes(here), format_bytes(plain),
-                                         100 * static_cast<double>(here) / static_cast<double>(plain))
-                                 .c_str());
+    const double percent = 100 * static_cast<double>(here) / static_cast<double>(plain);
+    const std::string told =
+        shards_optimizer(document.info)
+            ? fmt::format(
+                  "{} a rank instead of {}: {:.0f}% of it. ZeRO-1 shares out what the optimizer "
+                  "holds; parameters and gradients stay whole.",
+                  format_bytes(here), format_bytes(plain), percent)
+            : "This run is plain data parallel: every rank holds all that the optimizer holds.";
+    ImGui::TextWrapped("%s", told.c_str());
   }
   if (!note_.empty()) {
     ImGui::PushStyleColor(ImGuiCol_Text, theme.faint_text());

@@ -189,7 +189,7 @@ void OverlapPanel::draw_buckets(Document& document, const StepExposure& step, co
   const auto& buckets = step.report.buckets;
   const float row_px = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
   const float all_px = row_px * (static_cast<float>(buckets.size()) + 1.2F);
-  const float height = std::min(all_px, std::max(5 * row_px, ImGui::GetContentRegionAvail().y * 0.5F));
+  const float height = std::min(all_px, std::max(5 * row_px, ImGui::GetContentRegionAvail().y * 0.6F));
   if (!ImGui::BeginTable("buckets", 5, table_flags | ImGuiTableFlags_ScrollY, {0, height})) return;
   ImGui::TableSetupScrollFreeze(0, 1);
   for (const char* heading : {"bucket", "communication", "exposed", "overlap", "why"})
@@ -209,7 +209,8 @@ void OverlapPanel::draw_bucket(Document& document, const StepExposure& step, int
                                const trace::CommFigures& figures, const Theme& theme) const {
   ImGui::TableNextRow();
   ImGui::TableNextColumn();
-  ImGui::PushStyleColor(ImGuiCol_Text, theme.bucket(bucket));
+  // A bucket's colour is made for areas: letters in it need more contrast.
+  ImGui::PushStyleColor(ImGuiCol_Text, mixed(theme.bucket(bucket), theme.text(), theme.dark ? 0.2F : 0.45F));
   const std::string label = bucket < 0 ? "none" : fmt::format("{}", bucket);
   if (ImGui::Selectable(label.c_str(), document.selection.bucket == bucket,
                         ImGuiSelectableFlags_SpanAllColumns)) {
@@ -265,7 +266,8 @@ void OverlapPanel::draw_waits(Document& document, const StepExposure& step, cons
       ImGui::TableNextRow();
       ImGui::TableNextColumn();
       ImGui::PushID(i);
-      const bool chosen = document.selection.rank == wait.rank && document.selection.bucket == wait.bucket;
+      const Selection& selected = document.selection;
+      const bool chosen = selected.rank == wait.rank && selected.bucket.value_or(wait.bucket) == wait.bucket;
       if (ImGui::Selectable(fmt::format("{}", wait.rank).c_str(), chosen,
                             ImGuiSelectableFlags_SpanAllColumns)) {
         Selection selection;

@@ -147,6 +147,7 @@ void MapPainter::draw_params(const MapScene& scene, const MapRow& row) {
 }
 
 void MapPainter::draw_owners(const MapScene& scene, const MapRow& row) {
+  if (!scene.sharded) return draw_all_own(scene, row);
   scene.map.pieces(Band::owners, scene.view, pieces_);
   const std::optional<int>& chosen = scene.document.selection.rank;
   for (const MapPiece& piece : pieces_) {
@@ -158,11 +159,23 @@ void MapPainter::draw_owners(const MapScene& scene, const MapRow& row) {
       continue;
     }
     ImU32 colour = scene.theme.rank(piece.index, scene.map.max_ranks());
-    const ImU32 text = Theme::text_on(colour);
     if (chosen && *chosen != piece.index) colour = mixed(scene.theme.background(), colour, 0.45F);
+    const ImU32 text = Theme::text_on(colour);
     fill_piece(scene, box, colour);
     if (piece.merged() || draw_label(scene.list, box, text, fmt::format("rank {}", piece.index))) continue;
     draw_label(scene.list, box, text, fmt::format("{}", piece.index), 1);
+  }
+}
+
+/// Without the distributed optimizer.
+void MapPainter::draw_all_own(const MapScene& scene, const MapRow& row) {
+  scene.map.pieces(Band::buckets, scene.view, pieces_);
+  const ImU32 colour = mixed(scene.theme.background(), scene.theme.faint_text(), 0.3F);
+  for (const MapPiece& piece : pieces_) {
+    const Box box = scene.box(row, piece.begin_px, piece.end_px);
+    fill_piece(scene, box, colour);
+    if (!draw_label(scene.list, box, scene.theme.text(), "every rank"))
+      draw_label(scene.list, box, scene.theme.text(), "all");
   }
 }
 
@@ -268,7 +281,7 @@ void MapPainter::draw_selection(const MapScene& scene, const std::vector<MapRow>
     if (row.what == MapRow::What::header && has_bucket)
       outline(scene.map.bucket(*selection.bucket).axis, row);
     if (row.what == MapRow::What::params && has_param) outline(scene.map.param_axis(*selection.param), row);
-    if (row.what == MapRow::What::owners && has_bucket &&
+    if (row.what == MapRow::What::owners && scene.sharded && has_bucket &&
         within(selection.rank, scene.map.bucket(*selection.bucket).ranks)) {
       outline(scene.map.shard_axis(*selection.bucket, *selection.rank), row);
     }

@@ -32,6 +32,7 @@ struct MapScene {
   BucketStates* states = nullptr;  ///< null without events
   float left = 0;                  ///< of the axis, and
   float right = 0;                 ///< its end: left + view.columns
+  bool sharded = true;             ///< else every rank owns everything
   /// What a row of values shows at a place, where it can be read now.
   std::function<std::optional<float>(const MapRow& row, const MapPlace& place)> value;
 
@@ -55,6 +56,7 @@ class MapPainter {
  private:
   void draw_header(const MapScene& scene, const MapRow& row);
   void draw_params(const MapScene& scene, const MapRow& row);
+  void draw_all_own(const MapScene& scene, const MapRow& row);
   void draw_owners(const MapScene& scene, const MapRow& row);
   void draw_states(const MapScene& scene, const MapRow& row);
   void draw_values(const MapScene& scene, const MapRow& row);

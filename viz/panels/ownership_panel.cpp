@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "viz/model/element_values.h"
+#include "viz/model/run_settings.h"
 #include "viz/panels/input.h"
 #include "viz/panels/ownership_bands.h"
 #include "viz/panels/ownership_keys.h"
@@ -32,7 +33,7 @@ class OwnershipPanel final : public Panel {
            "click  select a bucket, parameter, element or shard\n"
            "Up, Down  select the rank before, after;  Page up, Page down  the bucket\n"
            "Shift with Left, Right  the parameter;  Ctrl with Left, Right  the element\n"
-           "hover  a parameter's four ranges, and who owns which part\n"
+           "hover, Enter  a parameter's four ranges, and who owns which part\n"
            "/  search by name; Enter for the next match\n"
            "strip at the bottom  the whole axis: click or drag to go there";
   }
@@ -60,6 +61,8 @@ class OwnershipPanel final : public Panel {
   MapPainter painter_;
   MapView view_;
   bool fit_ = true;
+  bool sharded_ = true;
+  bool tells_ = false;  ///< of what is selected, until the mouse moves
   std::uint64_t seen_revision_ = 0;
 
   std::vector<MapRow> rows_;
@@ -77,6 +80,7 @@ class OwnershipPanel final : public Panel {
 void OwnershipPanel::follow_document(Document& document) {
   if (document.layout != layout_) {
     layout_ = document.layout;
+    sharded_ = shards_optimizer(document.info);
     map_ = layout_ == nullptr ? nullptr : std::make_unique<OwnershipMap>(layout_);
     fit_ = true;
     search_.forget();
@@ -210,19 +214,18 @@ void OwnershipPanel::draw_map(Document& document, const Theme& theme) {
   ImGui::InvisibleButton("map", size, ImGuiButtonFlags_MouseButtonLeft | ImGuiButtonFlags_MouseButtonMiddle);
   ImDrawList& list = *ImGui::GetWindowDrawList();
   const float left = origin.x + gutter_px_;
-  MapScene scene{list,
-                 theme,
-                 *map_,
-                 view_,
-                 document,
-                 states_.get(),
-                 left,
-                 left + static_cast<float>(columns),
-                 [this](const MapRow& row, const MapPlace& place) { return value_at(row, place); }};
+  MapScene scene{list,     theme,
+                 *map_,    view_,
+                 document, states_.get(),
+                 left,     left + static_cast<float>(columns),
+                 sharded_, [this](const MapRow& row, const MapPlace& place) { return value_at(row, place); }};
   read_values(document);
   handle_minimap();
+  const ImVec2 moved = ImGui::GetIO().MouseDelta;
+  tells_ = tells_ && moved.x == 0 && moved.y == 0 && ImGui::IsWindowFocused();
   handle_mouse(document, scene);
   if (ImGui::IsWindowFocused()) handle_keys(document);
+  if (tells_) tell_selected(scene, rows_);
   draw_gutter(list, theme, origin);
   list.PushClipRect({left - 2, origin.y}, {scene.right + 2, origin.y + size.y}, true);
   for (const MapRow& row : rows_) painter_.draw_row(scene, row);
@@ -253,7 +256,7 @@ void OwnershipPanel::handle_mouse(Document& document, const MapScene& scene) {
   const MapRow* row = row_at(io.MousePos.y);
   if (row == nullptr || axis < 0 || axis >= map_->numel()) return;
   const MapPlace place = map_->place_at(axis);
-  if (!ImGui::IsItemActive()) {
+  if (!ImGui::IsItemActive() && !tells_) {
     ImGui::BeginTooltip();
     tell_place(scene, *row, place);
     ImGui::EndTooltip();
@@ -277,6 +280,8 @@ void OwnershipPanel::handle_keys(Document& document) {
   if (ImGui::GetIO().WantTextInput) return;
   select_by_keys(document, *map_);
   if (!input::letters_free()) return;
+  if (input::pressed(ImGuiKey_Enter)) tells_ = !tells_;
+  if (input::pressed(ImGuiKey_Escape)) tells_ = false;
   if (input::pressed('F')) fit_ = true;
   if (input::pressed('/')) search_.focus();
   const double middle = view_.columns / 2.0;
@@ -323,7 +328,9 @@ void OwnershipPanel::select_at(Document& document, const MapRow& row, const MapP
       next.element = place.param ? std::optional(place.element) : std::nullopt;
       if (row.what != MapRow::What::params) next.rank = row.rank;
       break;
-    case MapRow::What::owners: next.rank = place.rank; break;
+    case MapRow::What::owners:
+      if (sharded_) next.rank = place.rank;
+      break;
     case MapRow::What::state: next.rank = row.rank; break;
   }
   document.selection.set(next);

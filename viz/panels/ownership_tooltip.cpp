@@ -48,7 +48,9 @@ void tell_bucket(const MapScene& scene, const MapPlace& place) {
   line(fmt::format("{} of the buffer: {} elements", shown(layout.world), format_count(layout.world.size())));
   line(fmt::format("{} parameters, {} elements of padding", layout.params.size(),
                    format_count(layout.world.size() - layout.numel_unpadded)));
-  line(fmt::format("{} ranks own {} elements each", bucket.ranks, format_count(bucket.shard_elems)));
+  line(scene.sharded
+           ? fmt::format("{} ranks own {} elements each", bucket.ranks, format_count(bucket.shard_elems))
+           : "every rank owns all of it");
 }
 
 void ranges_table(const MapScene& scene, int param) {
@@ -83,16 +85,23 @@ void tell_param(const MapScene& scene, const MapPlace& place) {
   line(spec.name);
   faint(scene.theme, fmt::format("{}, [{}], {} elements", name(spec.dtype), fmt::join(spec.shape, ", "),
                                  format_count(spec.numel())));
+  const std::string here =
+      fmt::format("here: element {} = {}", format_count(place.element), index_in_shape(spec, place.element));
+  if (!scene.sharded) {
+    line("every rank owns all of it");
+    return line(here);
+  }
   const Range owners = owners_of(scene.map.layout(), *place.param);
   line(owners.size() == 1
            ? fmt::format("rank {} owns all of it", owners.start)
            : fmt::format("split among {} ranks: {} to {}", owners.size(), owners.start, owners.end - 1));
   ranges_table(scene, *place.param);
-  line(fmt::format("here: element {} = {}, owned by rank {}", format_count(place.element),
-                   index_in_shape(spec, place.element), place.rank));
+  line(fmt::format("{}, owned by rank {}", here, place.rank));
 }
 
 void tell_owner(const MapScene& scene, const MapPlace& place) {
+  if (!scene.sharded)
+    return line(fmt::format("Every rank owns all of bucket {}: this run shards nothing", place.bucket));
   const OwnershipMap::Bucket& bucket = scene.map.bucket(place.bucket);
   const Range shard = scene.map.shard_axis(place.bucket, place.rank).shifted(-bucket.axis.start);
   line(fmt::format("Rank {} owns this shard of bucket {}", place.rank, place.bucket));
@@ -139,8 +148,37 @@ void tell_place(const MapScene& scene, const MapRow& row, const MapPlace& place)
     case MapRow::What::params:
       if (place.param) return tell_param(scene, place);
       line("Padding");
-      faint(scene.theme, fmt::format("bucket {}, owned by rank {} all the same", place.bucket, place.rank));
+      faint(scene.theme,
+            scene.sharded ? fmt::format("bucket {}, owned by rank {} all the same", place.bucket, place.rank)
+                          : fmt::format("bucket {}", place.bucket));
   }
+}
+
+void tell_selected(const MapScene& scene, std::span<const MapRow> rows) {
+  const Selection& selection = scene.document.selection;
+  const auto known = [](const std::optional<int>& index, std::size_t count) {
+    return index && *index >= 0 && static_cast<std::size_t>(*index) < count;
+  };
+  MapRow::What what = MapRow::What::header;
+  Range axis;
+  if (known(selection.param, scene.map.layout().specs.size())) {
+    what = MapRow::What::params;
+    axis = scene.map.param_axis(*selection.param);
+  } else if (known(selection.bucket, scene.map.buckets().size())) {
+    axis = scene.map.bucket(*selection.bucket).axis;
+  }
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [&](const MapRow& each) { return each.what == what; });
+  if (axis.empty() || row == rows.end()) return;
+  const std::int64_t at =
+      axis.start + std::clamp<std::int64_t>(selection.element.value_or(0), 0, axis.size() - 1);
+  const float x = std::clamp(scene.x_of(at), scene.left, scene.right);
+  // Where it is wide, it reaches to both sides as far as there is room.
+  const float share = (x - scene.left) / std::max(1.0F, scene.right - scene.left);
+  ImGui::SetNextWindowPos({x, row->bottom + 4}, ImGuiCond_Always, {share, 0});
+  ImGui::BeginTooltip();
+  tell_place(scene, *row, scene.map.place_at(at));
+  ImGui::EndTooltip();
 }
 
 }  // namespace zero1::viz

@@ -120,7 +120,7 @@ void TimelinePainter::draw_bar(ImDrawList& list, const TimelineScene& scene, con
     ++primitives_;
   }
   if (bar.count == 1 && box.width() >= 12 && !is_thin(row.row->level()) && primitives_ < names_until)
-    draw_name(list, scene, bar, box, colours);
+    draw_name(list, scene, bar, box, pale ? scene.theme.text() : colours.text);
 }
 
 /// What the last step has changed; nothing where that is older than the view, and so not the last step's.
@@ -147,7 +147,7 @@ void TimelinePainter::mark_changes(ImDrawList& list, const TimelineScene& scene,
 }
 
 void TimelinePainter::draw_name(ImDrawList& list, const TimelineScene& scene, const TimelineBar& bar,
-                                const Box& box, const Paint& paint) {
+                                const Box& box, ImU32 colour) {
   const trace::Event event = scene.events.event(bar.event);
   const float font = ImGui::GetFontSize();
   for (const NameLength length : {NameLength::whole, NameLength::brief, NameLength::number}) {
@@ -157,8 +157,8 @@ void TimelinePainter::draw_name(ImDrawList& list, const TimelineScene& scene, co
     const std::string name = name_of(event, scene.document.info, length);
     const ImVec2 size = text_size(name);
     if (name.empty() || size.x + 4 > box.width() || size.y > box.height() + 3) continue;
-    draw_text(list, {box.min.x + (box.width() - size.x) / 2, box.min.y + (box.height() - size.y) / 2},
-              paint.text, name);
+    draw_text(list, {box.min.x + (box.width() - size.x) / 2, box.min.y + (box.height() - size.y) / 2}, colour,
+              name);
     primitives_ += static_cast<int>(name.size());
     return;
   }
@@ -199,7 +199,10 @@ void TimelinePainter::draw_arrows(ImDrawList& list, const TimelineScene& scene,
     if (!y0 || !y1) continue;
     if (std::max(*y0, *y1) < scene.lanes.min.y || std::min(*y0, *y1) > scene.lanes.max.y) continue;
     ++drawn;
-    const ImU32 colour = arrow.readiness ? scene.theme.kind(Kind::grad_ready) : scene.theme.text();
+    // Colours of areas are too pale for lines on a light ground.
+    const ImU32 ready =
+        mixed(scene.theme.kind(Kind::grad_ready), scene.theme.text(), scene.theme.dark ? 0 : 0.45F);
+    const ImU32 colour = arrow.readiness ? ready : scene.theme.text();
     const float head = 4 * scene.theme.scale;
     list.AddLine({x0, *y0}, {x1, *y1}, faded(colour, 0.8F), 1.2F * scene.theme.scale);
     const float length = std::max(1.0F, std::hypot(x1 - x0, *y1 - *y0));
@@ -264,7 +267,8 @@ void TimelinePainter::draw_labels(ImDrawList& list, const TimelineScene& scene) 
         list.AddRect({chip.min.x - 1, chip.min.y - 1}, {chip.max.x + 1, chip.max.y + 1},
                      scene.theme.selected(), 3, 0, 2);
     }
-    draw_text(list, {left + rank_px + 6, lane.starts_rank ? std::min(stream_y, y1 - font) : stream_y},
+    draw_text(list,
+              {left + rank_px + 6, lane.starts_rank ? std::max(y0, std::min(stream_y, y1 - font)) : stream_y},
               scene.theme.faint_text(), trace::name(lane.stream));
   }
   list.PopClipRect();
@@ -278,9 +282,10 @@ void TimelinePainter::draw_axis(ImDrawList& list, const TimelineScene& scene, co
   const double first = std::ceil(scene.view.start_ns() / step);
   const double last = std::min(std::floor(scene.view.end_ns() / step), first + 1000);
   for (double i = first; i <= last; i += 1) {
-    const float x = scene.x(i * step);
+    const double at = i * step + 0.0;  // no -0
+    const float x = scene.x(at);
     list.AddLine({x, box.max.y - 4}, {x, scene.lanes.max.y}, faded(scene.theme.grid(), 0.8F));
-    const std::string text = logical ? fmt::format("{:.0f}", i * step / unit) : time_label(i * step, step);
+    const std::string text = logical ? fmt::format("{:.0f}", at / unit) : time_label(at, step);
     draw_text(list, {x + 3, box.min.y}, scene.theme.faint_text(), text);
   }
   list.AddLine({box.min.x, box.max.y}, {box.max.x, box.max.y}, scene.theme.grid());

@@ -32,7 +32,7 @@ class TimelinePainter {
   void draw_bar(ImDrawList& list, const TimelineScene& scene, const TimelineBar& bar);
   void mark_changes(ImDrawList& list, const TimelineScene& scene, std::span<const TimelineBar> bars);
   void draw_name(ImDrawList& list, const TimelineScene& scene, const TimelineBar& bar, const Box& box,
-                 const Paint& paint);
+                 ImU32 colour);
   void outline(ImDrawList& list, const TimelineScene& scene, EventId shown, ImU32 colour);
 
   std::array<Paint, 256> kinds_;

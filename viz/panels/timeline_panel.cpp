@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/units.h"
+#include "viz/model/event_words.h"
 #include "viz/panels/draw.h"
 #include "viz/panels/input.h"
 #include "viz/panels/timeline_details.h"
@@ -37,7 +38,7 @@ std::string_view TimelinePanel::help() const {
          "[ ]  select the step before, after;  click in the strip  that step\n"
          "Ctrl+F  search;  Enter, F3  the next match;  Shift with it  the one before\n"
          "L  order of causes instead of time;  E  arrows\n"
-         "click on a rank, C with a selected one  fold it";
+         "C, click on a rank  fold the selected rank, or the one that is clicked";
 }
 
 void TimelinePanel::draw(Document& document, const Theme& theme) {
@@ -89,13 +90,12 @@ void TimelinePanel::draw_toolbar(Document& document, const Theme& theme) {
   bool logical = logical_ != nullptr;
   if (box("order of causes", logical)) toggle_logical(document);
   box("arrows", show_arrows_);
-  same_line_for(7 * font);
   draw_status(document, theme);
 }
 
 void TimelinePanel::draw_status(const Document& document, const Theme& theme) {
   const EventIndex& events = *document.events;
-  std::string status = format_count(events.size()) + " events";
+  std::string status = event_count(events.size());
   if (events.loading()) status += fmt::format(", {:.0f}% read", 100 * events.progress());
   if (logical_) {
     status +=
@@ -105,6 +105,7 @@ void TimelinePanel::draw_status(const Document& document, const Theme& theme) {
   }
   if (nothing_found_) status += "; nothing found";
   if (modelled_in_view_) status += "; durations include a modelled link";
+  same_line_for(std::min(7 * ImGui::GetFontSize(), text_size(status).x));
   if (events.dropped() > 0) {
     ImGui::PushStyleColor(ImGuiCol_Text, theme.exposed());
     ImGui::Text("%s dropped", format_count(events.dropped()).c_str());

@@ -296,7 +296,7 @@ TEST_CASE("events in words and units") {
   CHECK(what_happened(static_cast<Kind>(200), 0) == "kind 200");
   CHECK(time_label(1.25e6, 1e4) == "1.25 ms");
   CHECK(time_label(2e9, 1e9) == "2 s");
-  CHECK(time_label(1500, 100) == "1.5 us");
+  CHECK(time_label(1500, 100) == "1.5 µs");
   event.begin_ns = INT64_MIN;
   event.end_ns = INT64_MAX;
   event.param = event.layer = -30'000;
