@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -19,6 +21,8 @@
 #include "core/layout/json.h"
 #include "core/layout/svg.h"
 #include "core/layout/table.h"
+#include "core/trace/format.h"
+#include "core/trace/reader.h"
 
 namespace zero1::app {
 namespace {
@@ -70,6 +74,23 @@ void choose_case(LayoutFile& file, const std::string& wanted, const std::string&
 /// The SPEC as messages name it.
 std::string source_of(const Flags& flags) {
   return flags.spec == "-" ? "standard input" : flags.spec;
+}
+
+bool is_recording(const std::string& path) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(path, none)) return false;
+  auto begin = trace::format::file_magic;
+  begin.fill(0);
+  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
+  return begin == trace::format::file_magic;
+}
+
+/// The file itself, or what a recording says of the run's layout.
+std::string spec_text(const Flags& flags) {
+  if (!is_recording(flags.spec)) return read_file(flags.spec);
+  const std::string layout = trace::Reader(flags.spec).info().layout_json;
+  if (layout != "null") return layout;
+  throw InputError(fmt::format("{}: this recording does not say what its layout was", flags.spec));
 }
 
 std::vector<ComputedCase> compute_all(const Flags& flags, LayoutFile& file) {
@@ -180,7 +201,7 @@ int run(const Flags& flags) {
     throw InputError(
         fmt::format("--svg {}: is the SPEC itself; name another file for the picture", flags.svg));
   }
-  LayoutFile file = parse_layout_file(read_file(flags.spec), source_of(flags));
+  LayoutFile file = parse_layout_file(spec_text(flags), source_of(flags));
   if (!flags.case_name.empty()) choose_case(file, flags.case_name, source_of(flags));
   const std::vector<ComputedCase> cases = compute_all(flags, file);
   int status = 0;
@@ -209,13 +230,26 @@ void add_layout_command(CLI::App& app, int& status) {
   CLI::App* command =
       app.add_subcommand("layout", "Show buffers, buckets and which rank owns which interval");
   command->footer(
-      "SPEC.json holds a `case` ({\"params\": [{\"name\", \"shape\", \"dtype\"}, …], \"dp_size\", "
-      "\"expert_dp_size\",\n"
-      "\"bucket_size\", \"pad_buckets_for_high_nccl_busbw\", \"grad_reduce_in_fp32\"}), a {\"case\": …, "
-      "\"expect\": …}\n"
-      "object, or a list of either; tests/golden/README.md describes the schema.\n"
-      "With --json, one case prints its `expect`; a list prints a list of {\"case\": …, \"expect\": …}.");
-  command->add_option("SPEC", flags->spec, "The JSON file, or - for the standard input")->required();
+      R"(SPEC is a recording of a run (`zero1 train --trace`), or a JSON file with one case such as
+
+  {"params": [{"name": "wte", "shape": [1000, 64], "dtype": "bfloat16", "shared_embedding": true},
+              {"name": "fc", "shape": [256, 64], "dtype": "bfloat16"}],
+   "dp_size": 4, "expert_dp_size": 4, "bucket_size": 20000,
+   "pad_buckets_for_high_nccl_busbw": false, "grad_reduce_in_fp32": true}
+
+Parameters stand in the model's order; dtype: float32, bfloat16 or float16; shared_embedding and expert_parallel
+may be left out. bucket_size is in elements, or null for one bucket per buffer. The file may also hold
+{"case": …, "expect": …}, where `expect` is what --json prints, or a list of either (tests/golden/README.md).
+With --json, one case prints its `expect`; a list prints a list of {"case": …, "expect": …}.
+
+Examples:
+  zero1 layout run.trace --svg map.svg                   the layout of a recorded run
+  zero1 layout run.trace --dp 3 --bucket-size 100K       what it would be with other options
+  zero1 layout spec.json --rank 2                        all that one rank owns
+  zero1 layout spec.json --param fc                      which ranks hold which part of a parameter)");
+  command
+      ->add_option("SPEC", flags->spec, "A recording or a JSON file, or - for JSON from the standard input")
+      ->required();
   CLI::Option* json = command->add_flag("--json", flags->json, "Print `expect` as JSON");
   CLI::Option* digest =
       command->add_flag("--digest", flags->digest,

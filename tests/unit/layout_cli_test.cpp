@@ -49,6 +49,38 @@ TEST_CASE("one case prints its bare expect; a bare case and {case, expect} read 
   }
 }
 
+TEST_CASE("a recording's layout reads like a spec") {
+  const zero1::test::TemporaryFolder folder;
+  const std::string trace = folder / "run.trace";
+  const Outcome train = zero1::test::run_zero1(
+      "train --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 8 --train-iters 1 --dp 3 "
+      "--global-batch-size 3 --threads-per-rank 1 --ddp-bucket-size 3000 --trace " +
+      trace);
+  REQUIRE(train.status == 0);
+  const Outcome outcome = run("--json " + trace);
+  REQUIRE(outcome.status == 0);
+  const json expect = json::parse(outcome.output);
+  CHECK(expect[0]["dp_size"] == 3);
+  CHECK(expect[0]["buckets"].size() > 1);
+  CHECK(expect[0]["param_index"].contains("h.0.ln_1.weight"));
+  const Outcome other = run("--json --dp 2 --bucket-size none " + trace);
+  REQUIRE(other.status == 0);
+  CHECK(json::parse(other.output)[0]["dp_size"] == 2);
+  CHECK(json::parse(other.output)[0]["buckets"].size() == 1);
+}
+
+TEST_CASE("the spec that the help shows can be used") {
+  const std::string help = run("--help").output;
+  const auto begin = help.find("{\"params\"");
+  const auto end = help.find("true}\n\n", begin);
+  REQUIRE(end != std::string::npos);
+  const zero1::test::TemporaryFolder folder;
+  const std::string spec = folder / "spec.json";
+  zero1::write_file(spec, help.substr(begin, end + 5 - begin));
+  const Outcome outcome = run(spec + " --param fc");
+  CHECK_MESSAGE(outcome.status == 0, outcome.output);
+}
+
 TEST_CASE("digests, in JSON and for people") {
   const Outcome outcome = run(large_cases + " --json --digest");
   REQUIRE(outcome.status == 0);
