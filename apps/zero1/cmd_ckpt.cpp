@@ -278,27 +278,27 @@ std::string tolerance(const std::string& text) {
 }
 
 constexpr const char* ckpt_footer = R"(Examples:
-  zero1 train --dp 4 --train-iters 20 --save ckpt  writes a checkpoint
-  zero1 ckpt inspect ckpt                          what is in it
-  zero1 ckpt verify ckpt                           is it whole?
-  zero1 ckpt reshard ckpt for8 --dp 8              the same for 8 ranks
-  zero1 ckpt diff ckpt for8                        silent: nothing differs
+  zero1 train --dp 4 --train-iters 20 --save runs  writes a checkpoint
+  zero1 ckpt inspect runs                          what is in it
+  zero1 ckpt verify runs                           is it whole?
+  zero1 ckpt reshard runs for8 --dp 8              the same for 8 ranks
+  zero1 ckpt diff runs for8                        silent: nothing differs
 
 docs/checkpoint_format.md specifies checkpoints to the byte. This program needs no file locks; other programs
 that read them with HDF5 on a network file system without locks need HDF5_USE_FILE_LOCKING=FALSE.)";
 
 constexpr const char* inspect_examples = R"(Examples:
-  zero1 ckpt inspect ckpt                          the latest step of a folder
-  zero1 ckpt inspect ckpt/step_00000100            one checkpoint
-  zero1 ckpt inspect ckpt --param wte.weight --all which rank holds which elements of it
-  zero1 ckpt inspect ckpt --json | jq .state.step)";
+  zero1 ckpt inspect runs                          the latest step of a folder
+  zero1 ckpt inspect runs/step_00000100            one checkpoint
+  zero1 ckpt inspect runs --param wte.weight --all which rank holds which elements of it
+  zero1 ckpt inspect runs --json | jq .state.step)";
 
 constexpr const char* verify_examples = R"(Examples:
-  zero1 ckpt verify ckpt                           status 0: whole; 1: every fault, a line each
-  zero1 ckpt verify ckpt --ckpt-step 100 && rm -r ckpt/step_00000050)";
+  zero1 ckpt verify runs                           status 0: whole; 1: every fault, a line each
+  zero1 ckpt verify runs --ckpt-step 100 && rm -r runs/step_00000050)";
 
 constexpr const char* diff_examples = R"(Examples:
-  zero1 ckpt diff ckpt/step_00000100 resharded     silent and status 0 when equal
+  zero1 ckpt diff runs/step_00000100 resharded     silent and status 0 when equal
   zero1 ckpt diff run1 run2 -d 1e-6                differences above 0.000001 only
   zero1 ckpt diff run1 run2 -p 0.01 --param wte.weight
   zero1 ckpt diff run1 run2 --bitwise
@@ -306,7 +306,7 @@ constexpr const char* diff_examples = R"(Examples:
 With -d and -p, elements within either are equal. NaN equals NaN, except with --bitwise when its bits differ.)";
 
 constexpr const char* clean_examples = R"(Example:
-  zero1 ckpt clean ckpt                            removes hidden .tmp-... folders that nobody writes)";
+  zero1 ckpt clean runs                            removes hidden .tmp-... folders that nobody writes)";
 
 }  // namespace
 

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
-#include <csignal>
 #include <memory>
 
+#include "apps/zero1/noted_signals.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
@@ -15,40 +14,9 @@ namespace zero1::app {
 
 namespace {
 
-/// The only thing that a signal handler may write to; 0: none has come.
-volatile std::sig_atomic_t interrupting_signal = 0;
-
-void note_signal(int signal) {
-  interrupting_signal = signal;
-}
-
 class Interrupted : public Error {
  public:
   Interrupted() : Error("interrupted") {}
-};
-
-/// While it lives, signals are noted, each once.
-class NotedSignals {
- public:
-  NotedSignals() {
-    interrupting_signal = 0;
-    struct sigaction action {};
-    action.sa_handler = note_signal;
-    action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
-    for (std::size_t i = 0; i < signals.size(); ++i) {
-      ::sigaction(signals[i], nullptr, &old_[i]);
-      if (old_[i].sa_handler != SIG_IGN) ::sigaction(signals[i], &action, nullptr);  // nohup ignores them
-    }
-  }
-  NotedSignals(const NotedSignals&) = delete;
-  NotedSignals& operator=(const NotedSignals&) = delete;
-  ~NotedSignals() {
-    for (std::size_t i = 0; i < signals.size(); ++i) ::sigaction(signals[i], &old_[i], nullptr);
-  }
-
- private:
-  static constexpr std::array<int, 3> signals{SIGINT, SIGTERM, SIGHUP};
-  std::array<struct sigaction, signals.size()> old_{};
 };
 
 class Line {
@@ -86,7 +54,7 @@ Progress progress_line() {
   const auto line = isatty(STDERR_FILENO) != 0 ? std::make_shared<Line>() : nullptr;
   return [line](std::int64_t done, std::int64_t total) {
     if (line) line->show(done, total);
-    if (interrupting_signal != 0) throw Interrupted();
+    if (noted_signal() != 0) throw Interrupted();
   };
 }
 
@@ -95,10 +63,7 @@ void run_interruptible(const std::function<void()>& action) {
     const NotedSignals noted;
     action();
   } catch (const Interrupted&) {
-    // As whoever waits for the program expects it: a shell then ends its script too.
-    const int signal = interrupting_signal;
-    std::signal(signal, SIG_DFL);
-    std::raise(signal);
+    end_by_noted_signal();
   }
 }
 

@@ -172,23 +172,23 @@ void add_common(CLI::App& command, Flags& flags, const char* source, const char*
 }
 
 constexpr const char* gather_examples = R"(Examples:
-  zero1 ckpt gather ckpt all.h5                    the latest step: parameters, states, as h5py reads them
-  zero1 ckpt export ckpt model.safetensors --model-only --dtype bfloat16
-  zero1 ckpt export ckpt model.safetensors --max-shard-size 5GB   with an index, as Hugging Face cuts
-  zero1 ckpt gather ckpt early.h5 --ckpt-step 100
+  zero1 ckpt gather runs all.h5                    the latest step: parameters, states, as h5py reads them
+  zero1 ckpt export runs model.safetensors --model-only --dtype bfloat16
+  zero1 ckpt export runs model.safetensors --max-shard-size 5GB   with an index, as Hugging Face cuts
+  zero1 ckpt gather runs early.h5 --ckpt-step 100
 
 `gather` and `export` are the same. Ctrl-C leaves nothing behind.)";
 
 constexpr const char* reshard_examples = R"(Examples:
-  zero1 ckpt reshard ckpt for24 --dp 24 --dry-run  who would read how much from whom
-  zero1 ckpt reshard ckpt for24 --dp 24 --workers 4
-  zero1 ckpt reshard ckpt/step_00000100 same --bucket-size 40M      the same ranks, other buckets
+  zero1 ckpt reshard runs for24 --dp 24 --dry-run  who would read how much from whom
+  zero1 ckpt reshard runs for24 --dp 24 --workers 4
+  zero1 ckpt reshard runs/step_00000100 same --bucket-size 40M      the same ranks, other buckets
   zero1 train --dp 24 --load for24 ...             though every checkpoint loads at every --dp by itself
 
 Back at the old number of ranks every bit is the same. Ctrl-C leaves nothing behind.)";
 
 constexpr const char* import_examples = R"(Examples:
-  zero1 ckpt import model.safetensors ckpt --dp 8
+  zero1 ckpt import model.safetensors runs --dp 8
   zero1 ckpt import model.safetensors.index.json ckpt --dp 8 --dtype bfloat16
   zero1 train ... --load ckpt --load-weights-only  a new run from these parameters)";
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "apps/zero1/commands.h"
+#include "apps/zero1/noted_signals.h"
 #include "apps/zero1/train_job.h"
 #include "apps/zero1/train_report.h"
 #include "core/base/error.h"
@@ -19,8 +20,9 @@ int run_train(const TrainOptions& options) {
   const MachineFactory make_machine = job.machine();
   print_header(config);
   if (job.loader()) {
-    fmt::print("Going on from {}: step {}, saved at dp {}\n", job.loader()->folder(), job.loader()->step(),
-               job.loader()->dp_size());
+    fmt::print("{} {}: step {}, saved at dp {}\n",
+               options.load.weights_only ? "A new run, with the parameters of" : "Going on from",
+               job.loader()->folder(), job.loader()->step(), job.loader()->dp_size());
     for (const std::string& name : job.loader()->not_loaded()) {
       fmt::print("  not in the checkpoint: {}\n", name);
     }
@@ -32,6 +34,8 @@ int run_train(const TrainOptions& options) {
     if (due || (options.log_interval > 0 && step.valid_loss)) print_step(config, step);
   };
   job.observe(observer);
+  const NotedSignals noted("\nzero1: stopping after this iteration (again: at once)\n");
+  observer.stop_requested = [] { return noted_signal() != 0; };
   const TrainSummary summary = train(config, observer, make_machine);
   job.finish();
   print_summary(config, summary);
@@ -43,6 +47,7 @@ int run_train(const TrainOptions& options) {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     throw Error("standard output: cannot write");
   }
+  if (noted_signal() != 0) end_by_noted_signal();
   return 0;
 }
 
@@ -57,6 +62,7 @@ void add_train_command(CLI::App& app, int& status) {
       "  zero1 train --dp 4 --train-iters 50\n"
       "  zero1 train --dp 4 --data book.txt --bf16 --overlap-grad-reduce --overlap-param-gather \\\n"
       "              --ddp-num-buckets 8 --link-gbps 1 --trace run.trace --svg map.svg\n"
+      "Ctrl-C ends the run after the iteration it is in: it saves (--save), reports and writes its outputs.\n"
       "The loss is the mean over the global batch; it does not depend on --dp beyond rounding.");
   cmd->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // as in Megatron
   add_train_flags(*cmd, *options);

@@ -25,11 +25,12 @@ std::string bar(double share, int width) {
 
 void print_memory(const TrainSummary& summary) {
   const auto row = [](const std::string& label, const MemoryReport& m) {
-    fmt::print("  {:<22}{:>13}{:>13}{:>13}{:>13}\n", label, format_bytes(m.parameters),
-               format_bytes(m.gradients), format_bytes(m.optimizer), format_bytes(m.activations));
+    fmt::print("  {:<22}{:>13}{:>13}{:>13}{:>13}{:>13}\n", label, format_bytes(m.parameters),
+               format_bytes(m.gradients), format_bytes(m.optimizer), format_bytes(m.activations),
+               format_bytes(m.parameters + m.gradients + m.optimizer + m.activations));
   };
-  fmt::print("\nMemory per rank (peak)  {:>12}{:>13}{:>13}{:>13}\n", "parameters", "gradients", "optimizer",
-             "activations");
+  fmt::print("\nMemory per rank (peak)  {:>12}{:>13}{:>13}{:>13}{:>13}\n", "parameters", "gradients",
+             "optimizer", "activations", "sum");
   const bool same = std::all_of(summary.memory.begin(), summary.memory.end(), [&](const MemoryReport& m) {
     return m.parameters == summary.memory[0].parameters && m.gradients == summary.memory[0].gradients &&
            m.optimizer == summary.memory[0].optimizer && m.activations == summary.memory[0].activations;
@@ -42,7 +43,7 @@ void print_memory(const TrainSummary& summary) {
   row("plain data parallelism", summary.plain_data_parallel);
 }
 
-void print_buckets(const Layout& layout) {
+void print_buckets(const TrainConfig& config, const Layout& layout) {
   fmt::print("\nBuckets ({} in {})\n", layout.bucket_count(), counted(layout.buffers.size(), "buffer"));
   constexpr int shown = 12;
   int global = 0;
@@ -52,12 +53,39 @@ void print_buckets(const Layout& layout) {
         fmt::print("  ... and {} more: `zero1 layout` or --svg shows all\n", layout.bucket_count() - shown);
       if (global >= shown) continue;
       const BucketLayout& bucket = buffer.buckets[k];
-      fmt::print("  {:>3}  {}  {}, {} padding, {} per rank\n", global, format_range(bucket.world),
+      fmt::print("  {:>3}  {}  {}, {} padding", global, format_range(bucket.world),
                  counted(bucket.params.size(), "parameter"),
-                 format_count(bucket.world.size() - bucket.numel_unpadded),
-                 format_count(buffer.shard_elems(static_cast<int>(k))));
+                 format_count(bucket.world.size() - bucket.numel_unpadded));
+      if (config.data_parallel.use_distributed_optimizer)
+        fmt::print(", {} per rank", format_count(buffer.shard_elems(static_cast<int>(k))));
+      fmt::print("\n");
     }
   }
+  if (config.dp > 1 && config.data_parallel.overlap_grad_reduce && layout.bucket_count() == 1) {
+    fmt::print(
+        "  With one bucket nothing overlaps: its last gradient comes when backward ends. Cut it with\n"
+        "  --ddp-num-buckets or --ddp-bucket-size.\n");
+  }
+}
+
+/// What the collectives of a step were given, and what each rank sends of it where they run on a ring.
+void print_communication(const TrainConfig& config, const TrainSummary& summary) {
+  if (config.dp == 1) return;
+  const double others = config.dp - 1;
+  fmt::print("\nCommunication per rank and step{:>18}{:>18}\n", "handed in", "sent on a ring");
+  const auto row = [](const char* what, std::int64_t bytes, double share_sent) {
+    if (bytes == 0) return;
+    const auto sent = static_cast<std::int64_t>(static_cast<double>(bytes) * share_sent);
+    fmt::print("  {:<29}{:>18}{:>18}\n", what, format_bytes(bytes), format_bytes(sent));
+  };
+  row("reduce-scatter", summary.reduce_scatter_bytes, others / config.dp);
+  row("all-gather", summary.all_gather_bytes, others);
+  row("all-reduce", summary.all_reduce_bytes, 2 * others / config.dp);
+  fmt::print(
+      "  collectives run {:.2f} ms{}; computing waits for them {:.2f} ms (exposed)\n"
+      "  overlap [{}] {:.0f}%: of the time they run, the share in which the rank computes\n",
+      summary.comm_ms, config.link.enabled() ? " (on the MODELLED link)" : "", summary.exposed_comm_ms,
+      bar(summary.overlap, 40), 100 * summary.overlap);
 }
 
 }  // namespace
@@ -83,7 +111,9 @@ void print_header(const TrainConfig& config) {
   fmt::print("\n");
   if (config.link.enabled()) {
     fmt::print(
-        "link MODELLED at {:g} Gbit/s and {:g} us per step: communication times are not this machine's\n",
+        "link MODELLED at {:g} Gbit/s and {:g} us per step of a ring: what is sent takes that long; "
+        "computing\n"
+        "and waiting for each other are this machine's\n",
         config.link.gbit_per_s, config.link.latency_us);
   }
 }
@@ -100,7 +130,9 @@ void print_step(const TrainConfig& config, const StepMetrics& step) {
   }
   if (step.loss_scale) line += fmt::format("  scale {:g}", *step.loss_scale);
   if (step.valid_loss) line += fmt::format("  valid loss {:.4f}", *step.valid_loss);
-  if (step.skipped) line += "  SKIPPED: non-finite gradients";
+  if (step.skipped)
+    line += step.loss_scale ? "  SKIPPED: gradients overflow at this scale, the next is lower"
+                            : "  SKIPPED: non-finite gradients";
   if (isatty(STDOUT_FILENO) != 0) {
     const double done = static_cast<double>(step.step) / static_cast<double>(config.train_iters);
     line = fmt::format("[{}] {}", bar(done, 20), line);
@@ -110,21 +142,16 @@ void print_step(const TrainConfig& config, const StepMetrics& step) {
 }
 
 void print_summary(const TrainConfig& config, const TrainSummary& summary) {
-  fmt::print("\nTrained {} on {}, ranks {}: loss {:.4f}, {:.1f} ms per step, {} tokens/s\n",
-             counted(summary.steps, "step"), summary.device, summary.communicator, summary.last_loss,
-             summary.ms_per_step, format_count(static_cast<std::int64_t>(summary.tokens_per_s)));
+  fmt::print("\nTrained {} on {}, ranks {}: loss {:.4f}\n", counted(summary.steps, "step"), summary.device,
+             summary.communicator, summary.last_loss);
+  fmt::print("{:.1f} ms per step, {} tokens/s{}\n", summary.ms_per_step,
+             format_count(static_cast<std::int64_t>(summary.tokens_per_s)),
+             summary.steps > 1 ? ", here and below without the first step, which prepares" : "");
   print_memory(summary);
-  print_buckets(summary.layout);
-  fmt::print("\nCommunication per rank and step{}\n", config.link.enabled() ? " (times MODELLED)" : "");
-  const auto bytes_row = [](const char* what, std::int64_t bytes) {
-    if (bytes > 0) fmt::print("  {:<16}{:>13} contributed\n", what, format_bytes(bytes));
-  };
-  bytes_row("reduce-scatter", summary.reduce_scatter_bytes);
-  bytes_row("all-gather", summary.all_gather_bytes);
-  bytes_row("all-reduce", summary.all_reduce_bytes);
-  fmt::print("  running {:.2f} ms, exposed {:.2f} ms\n  overlap [{}] {:.0f}%\n", summary.comm_ms,
-             summary.exposed_comm_ms, bar(summary.overlap, 40), 100 * summary.overlap);
-  fmt::print("\nFinal parameters {:016x}\n", summary.param_hash);
+  print_buckets(config, summary.layout);
+  print_communication(config, summary);
+  fmt::print("\nFinal parameters {:016x} (their hash: runs that agree in every bit have the same)\n",
+             summary.param_hash);
   if (!config.trace.empty()) {
     fmt::print("Trace: {} in {} ({} dropped); view: zero1 trace summary {}\n",
                counted(summary.trace_events, "event"), config.trace, format_count(summary.trace_dropped),

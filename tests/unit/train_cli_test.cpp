@@ -267,6 +267,25 @@ TEST_CASE("a failure in one rank ends the program with that rank's message and s
   CHECK(outcome.says("--check-for-large-grads"));
 }
 
+TEST_CASE("a run that is told to end finishes its iteration, saves, reports, and then ends by the signal") {
+  const zero1::test::TemporaryFolder folder;
+  const std::string metrics = zero1::test::quoted(folder / "m.jsonl");
+  const Outcome outcome = zero1::test::run_command(
+      zero1::test::quoted(ZERO1_BIN_DIR "/zero1") +
+      " train --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 8 --dp 3 "
+      "--global-batch-size 3 "
+      "--threads-per-rank 1 --train-iters 100000000 --log-interval 0 --metrics " +
+      metrics + " --save " + zero1::test::quoted(folder / "saved") + " --save-weights " +
+      zero1::test::quoted(folder / "w.safetensors") + " & until test -s " + metrics +
+      "; do sleep 0.01; done; kill -TERM $!; wait $!; echo status $?");
+  CHECK(outcome.says("stopping after this iteration"));
+  CHECK(outcome.says("Final parameters"));
+  CHECK(outcome.says("Checkpoints: 1 saved"));
+  CHECK(outcome.says("status 143"));  // 128 + SIGTERM
+  CHECK(zero1::test::run_zero1("ckpt verify " + zero1::test::quoted(folder / "saved")).status == 0);
+  CHECK(std::filesystem::exists(folder / "w.safetensors"));
+}
+
 TEST_CASE("waiting OpenMP threads soon sleep, unless the user has said otherwise") {
   const Outcome display = run_command("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=VERBOSE " +
                                       quoted(ZERO1_BIN_DIR "/zero1") + " --version");
