@@ -126,10 +126,17 @@ void inspect_table(const ckpt::Checkpoint& checkpoint, bool all) {
              options.bucket_size_elems ? "bucket size " + format_count(*options.bucket_size_elems)
                                        : std::string("one bucket per buffer"),
              counted(layout.bucket_count(), "bucket"), counted(layout.buffers.size(), "buffer"));
-  fmt::print("  schedule      {} from {:g} to {:g}, {} of warm-up, {} of decay\n", state.lr_decay_style,
-             state.lr, state.min_lr, counted(state.warmup_iters, "iteration"),
-             counted(state.decay_iters, "iteration"));
-  fmt::print("  loss scale    {:g}\n", state.loss_scale);
+  if (state.lr_decay_style == "constant") {
+    fmt::print("  schedule      constant at {:g}, {} of warm-up\n", state.lr,
+               counted(state.warmup_iters, "iteration"));
+  } else {
+    fmt::print("  schedule      {} from {:g} to {:g}, {} of warm-up, {} of decay\n", state.lr_decay_style,
+               state.lr, state.min_lr, counted(state.warmup_iters, "iteration"),
+               counted(state.decay_iters, "iteration"));
+  }
+  const auto is_fp16 = [](const ParamSpec& spec) { return spec.dtype == DType::fp16; };
+  if (std::any_of(layout.specs.begin(), layout.specs.end(), is_fp16))
+    fmt::print("  loss scale    {:g}\n", state.loss_scale);
   fmt::print("  parameters    {}, {}; main parameters and both moments in float32\n\n",
              counted(layout.specs.size(), "tensor"), counted(parameter_count(checkpoint), "element"));
   fmt::print("  {:<40}{:<10}{:>20}{:>14}  {}\n", "parameter", "dtype", "shape", "elements", "ranks");
@@ -229,7 +236,7 @@ int run_diff(const Flags& flags) {
   if (!report.structure.empty()) fmt::print("{} against {}:{}\n", b.folder(), a.folder(), report.structure);
   if (!report.rows.empty()) {
     fmt::print("{:<44}{:<11}{:>14}{:>14}{:>12}{:>12}  {}\n", "parameter", "state", "different", "of",
-               "max abs", "max rel", "largest at");
+               "max abs", "max rel", "largest at, A, B");
   }
   for (std::size_t i = 0; i < report.rows.size() && (flags.all || i < shown_rows); ++i) {
     const ckpt::DiffRow& row = report.rows[i];

@@ -114,6 +114,8 @@ class TextWriter {
       comm_line(fmt::format("rank {}", rank), summary_.overlap.ranks[rank]);
     }
     if (summary_.overlap.ranks.size() > 1) comm_line("all", summary_.overlap.run);
+    line("  overlap: of the time in which collectives run, the share in which the same rank computes;");
+    line("  exposed: computing waits for them, for what prepares them, for slower ranks");
   }
 
   void comm_line(const std::string& who, const CommFigures& figures) {
