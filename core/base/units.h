@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,12 @@ std::string counted(std::int64_t count, std::string_view noun, std::string_view 
 template <std::integral Number>
 std::string counted(Number count, std::string_view noun, std::string_view plural = {}) {
   return counted(static_cast<std::int64_t>(count), noun, plural);
+}
+
+/// sum += value, but no further than 64 bits go: what a hostile file claims may add up to anything.
+inline void add_saturated(std::int64_t& sum, std::int64_t value) {
+  if (__builtin_add_overflow(sum, value, &sum))
+    sum = value > 0 ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int64_t>::min() + 1;
 }
 
 }  // namespace zero1

@@ -33,8 +33,7 @@ std::string read_header_text(const InputFile& file) {
   file.read_at(0, &length, length_field_bytes);
   if (length > static_cast<std::uint64_t>(max_safetensors_header_bytes)) {
     throw InputError(
-        fmt::format("{}: not a safetensors file: a header's length comes first, here {} bytes; the format "
-                    "allows {}",
+        fmt::format("{}: not a safetensors file: its header claims {} bytes, the format allows {}",
                     file.path(), length, max_safetensors_header_bytes));
   }
   if (static_cast<std::int64_t>(length) > rest) {

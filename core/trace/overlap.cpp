@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/units.h"
+
 namespace zero1::trace {
 
 IntervalSet merged(std::vector<Interval> intervals) {
@@ -73,16 +75,16 @@ bool counts_as_compute(const Event& event) {
 
 std::int64_t CommFigures::total_bytes() const {
   std::int64_t total = 0;
-  for (const std::int64_t of_kind : bytes) total += of_kind;
+  for (const std::int64_t of_kind : bytes) add_saturated(total, of_kind);
   return total;
 }
 
 CommFigures& CommFigures::operator+=(const CommFigures& other) {
-  comm_ns += other.comm_ns;
-  exposed_ns += other.exposed_ns;
-  overlapped_ns += other.overlapped_ns;
+  add_saturated(comm_ns, other.comm_ns);
+  add_saturated(exposed_ns, other.exposed_ns);
+  add_saturated(overlapped_ns, other.overlapped_ns);
   runs += other.runs;
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] += other.bytes[i];
+  for (std::size_t i = 0; i < bytes.size(); ++i) add_saturated(bytes[i], other.bytes[i]);
   return *this;
 }
 
@@ -104,7 +106,8 @@ StepFigures summarize(int step, std::span<const RankStep> ranks) {
     figures.max.comm_ms = std::max(figures.max.comm_ms, values.comm_ms);
     figures.max.exposed_comm_ms = std::max(figures.max.exposed_comm_ms, values.exposed_comm_ms);
     figures.max.overlap = std::max(figures.max.overlap, values.overlap);
-    for (std::size_t i = 0; i < figures.bytes.size(); ++i) figures.bytes[i] += rank.comm.bytes[i];
+    for (std::size_t i = 0; i < figures.bytes.size(); ++i)
+      add_saturated(figures.bytes[i], rank.comm.bytes[i]);
   }
   if (communicating > 0) figures.mean.overlap /= communicating;
   return figures;
@@ -151,7 +154,7 @@ CommFigures measure(std::span<const RankTimeline::Span> runs, std::span<const Ra
   figures.overlapped_ns = common_ns(communication, computes);
   figures.runs = static_cast<std::int64_t>(runs.size());
   for (const RankTimeline::Span& run : runs)
-    figures.bytes[static_cast<std::size_t>(run.collective)] += run.bytes;
+    add_saturated(figures.bytes[static_cast<std::size_t>(run.collective)], run.bytes);
   return figures;
 }
 

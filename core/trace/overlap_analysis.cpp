@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/units.h"
 #include "core/trace/overlap.h"
 
 namespace zero1::trace {
@@ -106,7 +107,7 @@ class RankAnalysis {
       BucketFigures& figures = report_.buckets[run.bucket];
       const std::int64_t lead_ns = backward->second - run.when.start_ns;
       figures.lead_ns_min = figures.lead_count == 0 ? lead_ns : std::min(figures.lead_ns_min, lead_ns);
-      figures.lead_ns_sum += lead_ns;
+      add_saturated(figures.lead_ns_sum, lead_ns);
       ++figures.lead_count;
     }
   }

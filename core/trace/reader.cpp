@@ -80,6 +80,9 @@ bool valid(const format::Footer& footer) {
 std::string defect(const Event& event, int ranks) {
   if (event.end_ns < event.begin_ns)
     return fmt::format("ends at {} ns, before it begins at {} ns", event.end_ns, event.begin_ns);
+  constexpr std::int64_t latest_ns = std::int64_t{1} << 61;  // 73 years: differences stay within 63 bits
+  if (event.begin_ns < -latest_ns || event.end_ns > latest_ns)
+    return fmt::format("lies at {} to {} ns, out of all time", event.begin_ns, event.end_ns);
   if (event.rank < 0 || event.rank >= ranks) return fmt::format("names rank {} of {}", event.rank, ranks);
   if (event.stream > StreamId::host) return fmt::format("names stream {}", static_cast<int>(event.stream));
   return {};

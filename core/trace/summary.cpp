@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/base/units.h"
+
 namespace zero1::trace {
 
 namespace {
@@ -110,7 +112,7 @@ Summary summarize(const Reader& reader, const std::function<void(double)>& progr
     for (const Event& event : events) {
       KindTotals& totals = summary.kinds[static_cast<std::size_t>(event.kind)];
       ++totals.count;
-      totals.total_ns += event.end_ns - event.begin_ns;
+      add_saturated(totals.total_ns, event.end_ns - event.begin_ns);
       summary.modelled_link = summary.modelled_link || (event.flags & modelled_link) != 0;
       summary.predicted = summary.predicted || (event.flags & predicted) != 0;
     }

@@ -122,7 +122,7 @@ TEST_CASE("a run that goes on with other hyperparameters must say which side win
   const std::string plain = tiny + "--dp 2 --train-iters 6 --load " + root;
   const test::Outcome refused = test::run_zero1(plain);
   CHECK(refused.status == 2);
-  CHECK_MESSAGE(refused.says("--lr: 0.001 here, 0.01 in the checkpoint"), refused.output);
+  CHECK_MESSAGE(refused.says("--lr: 0.0005 here, 0.01 in the checkpoint"), refused.output);
   CHECK(refused.says("--lr-decay-style: constant here, cosine in the checkpoint"));
   const test::Outcome stored = test::run_zero1(plain + " --use-checkpoint-opt_param-scheduler");
   CHECK(final_params(stored) == expected);
