@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "viz/model/bucket_states.h"
 #include "viz/model/element_probe.h"
+#include "viz/model/event_index.h"
 #include "viz/model/event_words.h"
 #include "viz/model/history.h"
 #include "viz/model/live_run.h"
@@ -256,7 +258,9 @@ void ElementPanel::draw_memory(Document& document, const Theme& theme) const {
       grad = fmt::format("{:.9g}", element_value(buffer.grad_data(), place.in_world));
       param = fmt::format("{:.9g}", element_value(buffer.param_data(), place.in_world));
     });
-    grads.push_back(fmt::format("rank {}: {}", rank, grad));
+    const std::string holds = gradient_content(*document.events, rank, place.global_bucket,
+                                               rank == place.owner, document.events->range().end_ns);
+    grads.push_back(fmt::format("rank {}: {}{}{}", rank, grad, holds.empty() ? "" : " ", holds));
     params.push_back(fmt::format("rank {}: {}", rank, param));
   }
   in_a_row(theme, grads);
