@@ -307,15 +307,21 @@ TEST_CASE("the overlap panel shows every iteration, and all its figures are per 
     gui.move({8 + bar_px * (static_cast<float>(i) + 0.5F), 60});
     CHECK(on_screen(fmt::format("iteration {}: ", i + 1)));
   }
+  // Of "85.06 µs" the number: the built-in font lacks the sign.
+  const auto number = [](std::int64_t ns) {
+    const std::string text = format_duration_ns(ns);
+    return text.substr(0, text.find(' '));
+  };
   const StepExposure step = explain_step(*document.events, iterations, overlap_flags(document.info));
+  INFO(screen_text());
   CHECK(on_screen("all figures per rank, means of 2"));
   for (const auto& [bucket, figures] : step.report.buckets) {
-    CHECK(on_screen(format_duration_ns(figures.comm_ns / 2)));
-    CHECK(on_screen(format_duration_ns(figures.exposed_ns / 2)));
+    CHECK(on_screen(number(figures.comm_ns / 2)));
+    CHECK(on_screen(number(figures.exposed_ns / 2)));
   }
   const ExposureReason reason = step.all.largest();
-  CHECK(
-      on_screen(fmt::format("Most of it, {}: {}.", format_duration_ns(step.all[reason] / 2), name(reason))));
+  CHECK(on_screen("Most of it, " + number(step.all[reason] / 2)));
+  CHECK(on_screen(fmt::format(": {}.", name(reason))));
   CHECK(panel->help().find("overlap  ") != std::string::npos);
   CHECK(panel->help().find("exposed  ") != std::string::npos);
 }

@@ -7,6 +7,7 @@
 
 #include "tests/gui/live_panel.h"
 #include "tests/gui/screen_text.h"
+#include "viz/model/bucket_states.h"
 #include "viz/model/element_place.h"
 #include "viz/model/element_probe.h"
 #include "viz/model/event_index.h"
@@ -42,6 +43,28 @@ TEST_CASE("while it is paused the panel says who stands still and where, and wha
   document.live->run();
   gui.frame(2);
   CHECK(!on_screen("Who stands still"));
+}
+
+TEST_CASE("beside the gradient buffers' values stands what they are, and of which iteration") {
+  LivePanel at(make_element_panel(), 300);
+  Document& document = at.document;
+  Selection selection;
+  selection.param = 9;
+  selection.element = 5;
+  document.selection.set(selection);
+  for (int stop = 0; stop < 12; ++stop) {
+    document.live->step_phase();
+    settle(document);
+    at.gui.frame(3);
+    const ElementPlace place = *document.live->element().place();
+    for (int rank = 0; rank < 2; ++rank) {
+      const std::string holds = gradient_content(*document.events, rank, place.global_bucket,
+                                                 rank == place.owner, document.events->range().end_ns);
+      REQUIRE(!holds.empty());
+      INFO(screen_text());
+      CHECK(on_screen(holds));
+    }
+  }
 }
 
 TEST_CASE("behind the last explained iteration a scenario says so, and stops at the same place again") {
