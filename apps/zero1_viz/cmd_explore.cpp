@@ -34,8 +34,6 @@ void choose_model(viz::Exploration& exploration, const std::string& wanted) {
 }
 
 void run_explore(const ExploreFlags& flags) {
-  if (!flags.view.at.empty())
-    throw InputError("--at: nothing happens while exploring; it is for run and open");
   viz::Document document = viz::explore(flags.spec);
   viz::Exploration& exploration = *document.exploration;
   LayoutOptions options = exploration.options();

@@ -67,14 +67,16 @@ void add_open_command(CLI::App& app) {
   const auto flags = std::make_shared<OpenFlags>();
   CLI::App* command = app.add_subcommand("open", "Show a recording that `zero1 train --trace FILE` made");
   command->footer(
-      "--at EVENT  the window shows the moment after this event: its number, or STEP:KIND or\n"
-      "            STEP:KIND:BUCKET for the first such event, such as 3:adamw\n\n"
+      "--at EVENT  the window shows the moment after this event, and the timeline its iteration: its "
+      "number,\n"
+      "            or STEP:KIND or STEP:KIND:BUCKET for the first such event, such as 3:adamw\n\n"
       "Examples:\n"
       "  zero1 train --dp 4 --train-iters 20 --overlap-grad-reduce --trace run.trace\n"
       "  zero1_viz open run.trace\n"
       "  zero1_viz open run.trace --at 3:grad_norm\n"
       "  zero1_viz open run.trace --at 5000 --select rank=1 --screenshot moment.png");
   command->add_option("FILE", flags->file, "The recording")->required();
+  add_at_flag(*command, flags->view, "The moment after this event, and its iteration; see below");
   add_view_flags(*command, flags->view);
   command->callback([flags] { run_open(*flags); });
 }

@@ -140,6 +140,7 @@ void add_run_command(CLI::App& app) {
   command->add_option("--slow-motion", flags->slow, "Begin at so many events per second")
       ->group("View")
       ->check(number_between(0.01, 1e6));
+  add_at_flag(*command, flags->view, "Stop in front of this event; see below");
   add_view_flags(*command, flags->view);
   command->callback([command, flags] {
     if (!flags->scenario.empty()) return run_scenario(*command, *flags);

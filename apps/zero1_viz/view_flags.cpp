@@ -61,7 +61,6 @@ void add_view_flags(CLI::App& command, ViewFlags& flags) {
   command.add_option("--screenshot", flags.screenshot, "Draw into this PNG file and end; needs no display")
       ->group(group)
       ->type_name("OUT.png");
-  command.add_option("--at", flags.at, "The moment that is shown; see below")->group(group)->type_name("AT");
   command.add_option("--frames", flags.frames, "Draw so many frames and end")
       ->group(group)
       ->check(CLI::Range(1, 1'000'000));
@@ -84,6 +83,10 @@ void add_view_flags(CLI::App& command, ViewFlags& flags) {
       ->type_name("WHAT")
       ->expected(1)
       ->take_all();
+}
+
+void add_at_flag(CLI::App& command, ViewFlags& flags, const std::string& meaning) {
+  command.add_option("--at", flags.at, meaning)->group("View")->type_name("AT");
 }
 
 void apply_selection(const ViewFlags& flags, viz::Document& document) {

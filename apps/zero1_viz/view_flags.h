@@ -25,6 +25,8 @@ struct ViewFlags {
 CLI::Validator number_between(double least, double most);
 
 void add_view_flags(CLI::App& command, ViewFlags& flags);
+/// --at, for commands that show something that moves.
+void add_at_flag(CLI::App& command, ViewFlags& flags, const std::string& meaning);
 
 /// Selects what --select names. Throws InputError naming it where there is no such thing.
 void apply_selection(const ViewFlags& flags, viz::Document& document);

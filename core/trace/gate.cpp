@@ -25,7 +25,7 @@ bool Breakpoint::matches(const Event& event) const {
   return (!kind || *kind == event.kind) && (!rank || *rank == event.rank) &&
          (!bucket || *bucket == event.bucket) && (!param || *param == event.param) &&
          (!step || *step == event.step) && (!layer || *layer == event.layer) &&
-         (!detail || *detail == event.detail);
+         (!detail || *detail == event.detail) && (!from_step || event.step >= *from_step);
 }
 
 struct Gate::Impl {

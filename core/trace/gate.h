@@ -19,7 +19,8 @@ struct Breakpoint {
   std::optional<int> param = std::nullopt;
   std::optional<int> step = std::nullopt;
   std::optional<int> layer = std::nullopt;
-  std::optional<int> detail = std::nullopt;  ///< Collective, BucketState or MemoryKind, by kind
+  std::optional<int> detail = std::nullopt;     ///< Collective, BucketState or MemoryKind, by kind
+  std::optional<int> from_step = std::nullopt;  ///< this step and every later one
 
   friend bool operator==(const Breakpoint&, const Breakpoint&) = default;
   bool matches(const Event& event) const;

@@ -1,12 +1,16 @@
 // The panels of a live run, driven by mouse and keys.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
+#include "core/base/units.h"
 #include "tests/gui/find_item.h"
 #include "tests/gui/live_panel.h"
+#include "tests/gui/screen_text.h"
 #include "viz/model/element_probe.h"
 #include "viz/model/event_index.h"
+#include "viz/model/exposure_reasons.h"
 #include "viz/model/history.h"
 
 using namespace zero1;
@@ -280,6 +284,46 @@ TEST_CASE("the overlap panel draws each iteration, and a click on a bucket's row
   gui.click(find_item(gui, "Overlap", "bars"));
   for (float y = 100; y < 400 && !document.selection.bucket; y += 9) gui.click({30, y});
   CHECK(document.selection.bucket);
+}
+
+TEST_CASE("the overlap panel shows every iteration, and all its figures are per rank") {
+  constexpr int iterations = 25;
+  TrainConfig config = small_run(2);
+  config.train_iters = iterations;
+  config.link = {0.5, 10};
+  Document document = live_document(config, {});
+  take_all(document);
+  const auto panel = make_overlap_panel();
+  const Theme theme;
+  Gui gui(*panel, document, theme);
+  gui.frame();
+  for (int frames = 0; panel->unfinished(); ++frames) {
+    REQUIRE(frames < 2 * iterations);
+    gui.frame();
+  }
+  constexpr float bar_px = 9;
+  for (int i = 0; i < iterations; ++i) {
+    CAPTURE(i);
+    gui.move({8 + bar_px * (static_cast<float>(i) + 0.5F), 60});
+    CHECK(on_screen(fmt::format("iteration {}: ", i + 1)));
+  }
+  // Of "85.06 µs" the number: the built-in font lacks the sign.
+  const auto number = [](std::int64_t ns) {
+    const std::string text = format_duration_ns(ns);
+    return text.substr(0, text.find(' '));
+  };
+  const StepExposure step = explain_step(*document.events, iterations, overlap_flags(document.info));
+  INFO(screen_text());
+  CHECK(on_screen("all figures per rank, means of 2"));
+  for (const auto& [bucket, figures] : step.report.buckets) {
+    CHECK(on_screen(number(figures.comm_ns / 2)));
+    CHECK(on_screen(number(figures.exposed_ns / 2)));
+  }
+  const ExposureReason reason = step.all.largest();
+  CHECK(on_screen("Most of it, " + number(step.all[reason] / 2)));
+  CHECK(on_screen(fmt::format(": {}.", name(reason))));
+  CHECK(panel->help().find("overlap  ") != std::string::npos);
+  CHECK(panel->help().find("exposed  ") != std::string::npos);
 }
 
 TEST_CASE("panels have something to say without a run, and without anything") {

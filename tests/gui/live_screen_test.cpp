@@ -7,9 +7,11 @@
 
 #include "tests/gui/live_panel.h"
 #include "tests/gui/screen_text.h"
+#include "viz/model/bucket_states.h"
 #include "viz/model/element_place.h"
 #include "viz/model/element_probe.h"
 #include "viz/model/event_index.h"
+#include "viz/model/scenario.h"
 
 using namespace zero1;
 using namespace zero1::viz;
@@ -41,6 +43,71 @@ TEST_CASE("while it is paused the panel says who stands still and where, and wha
   document.live->run();
   gui.frame(2);
   CHECK(!on_screen("Who stands still"));
+}
+
+TEST_CASE("beside the gradient buffers' values stands what they are, and of which iteration") {
+  LivePanel at(make_element_panel(), 300);
+  Document& document = at.document;
+  Selection selection;
+  selection.param = 9;
+  selection.element = 5;
+  document.selection.set(selection);
+  for (int stop = 0; stop < 12; ++stop) {
+    document.live->step_phase();
+    settle(document);
+    at.gui.frame(3);
+    const ElementPlace place = *document.live->element().place();
+    for (int rank = 0; rank < 2; ++rank) {
+      const std::string holds = gradient_content(*document.events, rank, place.global_bucket,
+                                                 rank == place.owner, document.events->range().end_ns);
+      REQUIRE(!holds.empty());
+      INFO(screen_text());
+      CHECK(on_screen(holds));
+    }
+  }
+}
+
+TEST_CASE("behind the last explained iteration a scenario says so, and stops at the same place again") {
+  const Scenario& scenario = find_scenario("tied-embedding");
+  Document document = live_document(resolve(scenario.config), live_run_options(scenario));
+  const auto panel = make_control_panel();
+  const Theme theme;
+  Gui gui(*panel, document, theme);
+  const auto step = [&] {
+    settle(document);
+    gui.frame(2);
+    for (const trace::Event& event : document.live->held()) {
+      if (scenario.breakpoints[0].matches(event)) return event.step;
+    }
+    return -1;
+  };
+  for (int stop = 0; stop < 2; ++stop) {
+    CHECK(step() == 2);
+    CHECK(!on_screen("The explanation ends here"));
+    gui.key('R');
+  }
+  for (int stop = 0; stop < 4; ++stop) {
+    CHECK(step() == 3 + stop / 2);
+    CHECK(on_screen("The explanation ends here. R stops at the same place in every iteration."));
+    CHECK(on_screen("zero1_viz run --scenario tied-embedding"));
+    gui.key('R');
+  }
+}
+
+TEST_CASE("where nothing is left to stop at, a scenario says that too") {
+  LiveRunOptions options = live_run_options(find_scenario("exposed-wait"));
+  options.explained_step = 3;
+  Document document = live_document(small_run(2), std::move(options));  // of three iterations
+  const auto panel = make_control_panel();
+  const Theme theme;
+  Gui gui(*panel, document, theme);
+  while (!document.live->over()) {
+    take_over(document);
+    document.live->run();
+  }
+  take_all(document);
+  gui.frame(2);
+  CHECK(on_screen("No stop is left"));
 }
 
 TEST_CASE("single elements have their values printed, those of the tensors") {

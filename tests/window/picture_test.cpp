@@ -171,6 +171,9 @@ TEST_CASE("help teaches, and names every command") {
   const Outcome help = run_viz(folder, "--help");
   CHECK(help.status == 0);
   for (const char* word : {"run", "open", "explore", "--screenshot", "F1"}) CHECK(help.says(word));
+  // What a moment is, is told where there are any.
+  CHECK(!run_viz(folder, "explore --help").says("--at"));
+  CHECK(run_viz(folder, "open --help").says("--at EVENT"));
   const Outcome run_help = run_viz(folder, "run --help");
   CHECK(run_help.status == 0);
   CHECK(run_help.says("no-distributed-optimizer  Plain data parallelism"));

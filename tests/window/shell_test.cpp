@@ -91,6 +91,24 @@ TEST_CASE("a tab that is reached by its number is worked by keys at once") {
   CHECK(ImGui::IsPopupOpen("", any));  // the list of models
 }
 
+TEST_CASE("/ leads to the map's search from a slider, and types nothing in a field") {
+  Fixture f;
+  ImGui::GetIO().ConfigFlags |= ImGuiConfigFlags_NavEnableKeyboard;  // as in the window
+  f.gui.frame(3);
+  f.gui.drag({1150, 100}, {1200, 100});
+  for (float y = 60; y < 260; y += 12) f.gui.drag({1150, y}, {1200, y});  // the sliders of the right column
+  REQUIRE(!ImGui::GetIO().WantTextInput);
+  f.gui.key('/');
+  f.gui.frame(2);
+  REQUIRE(ImGui::GetIO().WantTextInput);
+  f.gui.type("no such parameter");
+  CHECK(on_screen("no such parameter"));
+  CHECK(on_screen("0 of 0"));
+  f.gui.key('/');
+  f.gui.frame(2);
+  CHECK(on_screen("no such parameter"));
+}
+
 TEST_CASE("Ctrl with - = [ ] moves the bars between panels, and not out of the window") {
   Fixture f;
   const float upper = f.shell->preferences().upper_share;

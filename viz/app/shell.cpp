@@ -98,6 +98,7 @@ int Shell::shown_tabs() const {
 }
 
 void Shell::draw() {
+  unfinished_ = searching_ = false;
   handle_keys();
   draw_menu();
   const ImGuiViewport& viewport = *ImGui::GetMainViewport();
@@ -107,6 +108,15 @@ void Shell::draw() {
   draw_places({at, size});
   draw_status({{at.x, at.y + size.y}, {size.x, status_px}});
   draw_help();
+  begin_search();
+}
+
+/// With the keys elsewhere, on a slider or a button, `/` means the map.
+void Shell::begin_search() {
+  if (searching_ || help_open_ || !input::letters_free() || !input::pressed('/')) return;
+  for (const Entry& entry : entries_) {
+    if (entry.place == Place::upper && shown(entry)) entry.panel->begin_search();
+  }
 }
 
 void Shell::handle_keys() {
@@ -282,6 +292,14 @@ void Shell::draw_splitter(const char* id, const Area& area, bool vertical, float
   move_bar(share, sign * (vertical ? moved.x : moved.y) / std::max(whole, 1.0F));
 }
 
+/// Within its window.
+void Shell::draw_panel(Entry& entry) {
+  entry.panel->draw(document_, theme_);
+  unfinished_ = unfinished_ || entry.panel->unfinished();
+  const bool has_keys = ImGui::IsWindowFocused(ImGuiFocusedFlags_ChildWindows);
+  searching_ = searching_ || (has_keys && entry.panel->searches());
+}
+
 void Shell::draw_window(Entry& entry, const Area& area) {
   ImGui::SetNextWindowPos(area.at);
   ImGui::SetNextWindowSize(area.size);
@@ -293,7 +311,7 @@ void Shell::draw_window(Entry& entry, const Area& area) {
   const bool map = entry.place == Place::upper || entry.place == Place::lower;
   bool open = true;
   if (ImGui::Begin(entry.title.c_str(), &open, fixed_window | (map ? ImGuiWindowFlags_NoNavInputs : 0))) {
-    entry.panel->draw(document_, theme_);
+    draw_panel(entry);
     const float content_px = ImGui::GetCursorPosY() + ImGui::GetStyle().WindowPadding.y;
     entry.tallest_px = std::max(entry.tallest_px, content_px);
   }
@@ -328,7 +346,7 @@ void Shell::draw_tabs(const Area& area) {
         wanted_content_.clear();
       }
       ImGui::BeginChild("content");
-      entry.panel->draw(document_, theme_);
+      draw_panel(entry);
       ImGui::EndChild();
       ImGui::EndTabItem();
     }

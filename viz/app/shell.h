@@ -21,6 +21,8 @@ class Shell {
   Document& document() { return document_; }
   Preferences& preferences() { return preferences_; }
   bool quit() const { return quit_; }
+  /// Would another frame show more, with nothing new from outside? Of the last frame.
+  bool unfinished() const { return unfinished_; }
   /// Of the monitor. Fonts are the caller's to rebuild.
   void set_scale(float scale);
   const Theme& theme() const { return theme_; }
@@ -54,9 +56,11 @@ class Shell {
   void draw_menu();
   void draw_status(const Area& area);
   void draw_places(const Area& area);
+  void draw_panel(Entry& entry);
   void draw_window(Entry& entry, const Area& area);
   void draw_tabs(const Area& area);
   void draw_help();
+  void begin_search();
   void draw_splitter(const char* id, const Area& area, bool vertical, float whole, float& share, float sign);
 
   Document document_;
@@ -68,6 +72,8 @@ class Shell {
   std::string wanted_content_;
   bool help_open_ = false;
   bool quit_ = false;
+  bool unfinished_ = false;
+  bool searching_ = false;  ///< a panel that searches has the keys
 };
 
 }  // namespace zero1::viz

@@ -23,6 +23,7 @@ namespace {
 
 constexpr const char* glsl_version = "#version 330";
 constexpr int frames_to_settle = 4;
+constexpr int most_frames = 2000;  // of a picture that is not finished
 
 /// ImGui's context, with the names of parameters and layers in its fonts.
 class Context {
@@ -186,7 +187,7 @@ void show_window(Document document, Preferences preferences, const WindowOptions
   if (!options.tab.empty()) shell.show_tab(options.tab);
   int busy_frames = frames_to_settle;
   for (int frame = 0; options.frames == 0 || frame < options.frames; ++frame) {
-    if (display.input().waiting()) busy_frames = std::max(busy_frames, 1);
+    if (display.input().waiting() || shell.unfinished()) busy_frames = std::max(busy_frames, 1);
     wait_for_events(shell.document(), busy_frames);
     if (glfwWindowShouldClose(display.window()) == GLFW_TRUE || shell.quit()) break;
     if (options.frames > 0) busy_frames = 1;
@@ -223,7 +224,10 @@ void take_picture(Document document, Preferences preferences, const PictureOptio
   io.DisplaySize = {static_cast<float>(options.width), static_cast<float>(options.height)};
   io.DeltaTime = 1.0F / 60;
   const int frames = options.frames > 0 ? options.frames : frames_to_settle;
-  for (int frame = 0; frame < frames; ++frame) {
+  const auto goes_on = [&](int frame) {
+    return frame < frames || (options.frames == 0 && frame < most_frames && shell.unfinished());
+  };
+  for (int frame = 0; goes_on(frame); ++frame) {
     update(shell.document());
     ImGui_ImplOpenGL3_NewFrame();
     ImGui::NewFrame();

@@ -22,7 +22,7 @@ struct PictureOptions {
   std::string path;
   int width = 1440;
   int height = 900;
-  int frames = 0;  ///< drawn before the picture is taken; 0: as many as the layout needs to settle
+  int frames = 0;  ///< drawn before the picture is taken; 0: as many as it needs to settle
   float scale = 1;
   std::string tab;  ///< the panel of the right column that is in front; empty: the first
 };

@@ -1,5 +1,7 @@
 #include "viz/model/bucket_states.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -88,6 +90,28 @@ std::int64_t BucketStates::count_reports(int rank, int bucket, std::int64_t afte
                   return true;
                 });
   return count;
+}
+
+std::string gradient_content(const EventIndex& events, int rank, int bucket, bool owner, std::int64_t at_ns) {
+  const EventFilter states{.kind = Kind::bucket_state, .rank = rank, .bucket = bucket};
+  // Updates and gathers leave gradients as they are.
+  auto last = events.last_at(at_ns, states);
+  while (last && events.event(*last).detail > static_cast<std::uint8_t>(BucketState::reduced))
+    last = events.previous(*last, states);
+  if (!last) return {};
+  const trace::Event event = events.event(*last);
+  const auto says = [&](const char* what) { return fmt::format("{}, iteration {}", what, event.step); };
+  switch (static_cast<BucketState>(event.detail)) {
+    case BucketState::accumulating: return says("local, still accumulating");
+    case BucketState::ready: return says("local, complete, not reduced");
+    case BucketState::reducing: return says("being reduced");
+    default: break;
+  }
+  const EventFilter issued{.kind = Kind::collective_issue, .rank = rank, .bucket = bucket};
+  const auto issue = events.last_at(event.end_ns, issued);
+  const bool everywhere =
+      issue && events.event(*issue).detail == static_cast<std::uint8_t>(trace::Collective::all_reduce);
+  return says(owner || everywhere ? "reduced" : "stale, left over by the reduction");
 }
 
 // A rank learns the counts in its first iteration: all reports until the bucket is ready for the first time.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -50,5 +51,9 @@ class BucketStates {
   const EventIndex& events_;
   std::map<std::pair<int, int>, int> golden_;  ///< by rank and bucket; only those that are known
 };
+
+/// What a rank's gradient buffer holds of a bucket, in words: "local, still accumulating, iteration 3".
+/// `owner`: the place asked about lies in the rank's own shard. Empty where no event tells.
+std::string gradient_content(const EventIndex& events, int rank, int bucket, bool owner, std::int64_t at_ns);
 
 }  // namespace zero1::viz

@@ -143,6 +143,7 @@ std::string describe(const trace::Breakpoint& at, const trace::RunInfo& info) {
   }
   if (at.rank) add(fmt::format("rank {}", *at.rank));
   if (at.step) add(fmt::format("step {}", *at.step));
+  if (at.from_step) add(fmt::format("from step {} on", *at.from_step));
   return text;
 }
 

@@ -109,17 +109,14 @@ class Stretch {
   std::map<int, std::vector<std::pair<std::int64_t, std::int32_t>>> steps_;
 };
 
-ExposureReason reason_of(const ExposedWait& wait, const Event& run, const Stretch& stretch,
-                         const OverlapFlags& flags) {
+ExposureReason reason_of(const ExposedWait& wait, const Event& run, const OverlapFlags& flags) {
   if ((run.flags & trace::Flags::first_iteration) != 0 && !is_gather(wait.collective) && flags.reduce)
     return ExposureReason::first_iteration;
   if (!(is_gather(wait.collective) ? flags.gather : flags.reduce)) return ExposureReason::no_overlap;
   const std::int64_t largest = std::max({wait.queueing_ns, wait.peers_ns, wait.transfer_ns});
   if (wait.queueing_ns == largest && largest > 0) return ExposureReason::queueing;
   if (wait.peers_ns == largest && largest > 0) return ExposureReason::slow_peer;
-  const std::int64_t issued_ns = stretch.issued_ns(run);
-  if (!stretch.layer_begins_between(wait.rank, issued_ns, wait.when.start_ns)) return ExposureReason::late;
-  return ExposureReason::transfer;
+  return wait.transfer_reason;
 }
 
 ExposedWait explain_wait(const Event& event, const Stretch& stretch, int ranks, const OverlapFlags& flags) {
@@ -142,8 +139,37 @@ ExposedWait explain_wait(const Event& event, const Stretch& stretch, int ranks, 
   wait.peers_ns = overlap_ns(wait.when, run->begin_ns, all_began_ns);
   wait.transfer_ns = overlap_ns(wait.when, all_began_ns, run->end_ns);
   wait.rest_ns = overlap_ns(wait.when, std::max(all_began_ns, run->end_ns), INT64_MAX);
-  wait.reason = reason_of(wait, *run, stretch, flags);
+  const bool hides = stretch.layer_begins_between(wait.rank, stretch.issued_ns(*run), wait.when.start_ns);
+  wait.transfer_reason = hides ? ExposureReason::transfer : ExposureReason::late;
+  wait.reason = reason_of(wait, *run, flags);
   return wait;
+}
+
+/// Without its first `ns`, of which another wait has told.
+ExposedWait without_first(std::int64_t ns, ExposedWait wait) {
+  wait.when.start_ns += ns;
+  for (std::int64_t* part : {&wait.queueing_ns, &wait.peers_ns, &wait.transfer_ns, &wait.rest_ns}) {
+    const std::int64_t cut = std::min(*part, ns);
+    *part -= cut;
+    ns -= cut;
+  }
+  return wait;
+}
+
+/// `waits` by rank, then time.
+ExposureShares shares_of_step(std::span<const ExposedWait> waits) {
+  ExposureShares shares;
+  std::int64_t told_until_ns = INT64_MIN;
+  int rank = -1;
+  for (const ExposedWait& wait : waits) {
+    if (wait.rank != rank) told_until_ns = INT64_MIN;
+    rank = wait.rank;
+    if (wait.when.end_ns <= told_until_ns) continue;
+    const bool overlaps = told_until_ns > wait.when.start_ns;
+    shares.add(overlaps ? without_first(told_until_ns - wait.when.start_ns, wait) : wait);
+    told_until_ns = wait.when.end_ns;
+  }
+  return shares;
 }
 
 }  // namespace
@@ -189,6 +215,20 @@ OverlapFlags overlap_flags(const trace::RunInfo& info) {
           run_flag(info, "overlap_param_gather", unknown.gather)};
 }
 
+std::int64_t ExposedWait::share_ns(ExposureReason of) const {
+  const bool whole = reason == ExposureReason::first_iteration || reason == ExposureReason::no_overlap ||
+                     reason == ExposureReason::unknown;
+  if (whole) return of == reason ? when.end_ns - when.start_ns : 0;
+  return (of == ExposureReason::queueing ? queueing_ns : 0) +
+         (of == ExposureReason::slow_peer ? peers_ns : 0) + (of == transfer_reason ? transfer_ns : 0) +
+         (of == reason ? rest_ns : 0);
+}
+
+void ExposureShares::add(const ExposedWait& wait) {
+  for (int i = 0; i < exposure_reason_count; ++i)
+    ns[static_cast<std::size_t>(i)] += wait.share_ns(static_cast<ExposureReason>(i));
+}
+
 ExposureReason ExposureShares::largest() const {
   const auto found = std::max_element(ns.begin(), ns.end());
   return *found > 0 ? static_cast<ExposureReason>(found - ns.begin()) : ExposureReason::unknown;
@@ -212,11 +252,8 @@ StepExposure explain_step(std::span<const Event> events, int ranks, int step, co
   std::stable_sort(result.waits.begin(), result.waits.end(), [](const ExposedWait& a, const ExposedWait& b) {
     return std::tuple(a.rank, a.when.start_ns) < std::tuple(b.rank, b.when.start_ns);
   });
-  for (const ExposedWait& wait : result.waits) {
-    const std::int64_t ns = wait.when.end_ns - wait.when.start_ns;
-    result.buckets[wait.bucket].ns[static_cast<std::size_t>(wait.reason)] += ns;
-    result.all.ns[static_cast<std::size_t>(wait.reason)] += ns;
-  }
+  for (const ExposedWait& wait : result.waits) result.buckets[wait.bucket].add(wait);
+  result.all = shares_of_step(result.waits);
   return result;
 }
 

@@ -20,6 +20,10 @@
 //                    gather: its parameters were needed at once
 //   transfer         else: the transfer took longer than the layers between I and W
 // With R not recorded the reason is unknown.
+//
+// Sums over waits count the parts: queueing as queueing, peers as slow_peer, transfer as late or transfer,
+// and rest as the wait's own reason. A wait whose reason is first_iteration, no_overlap or unknown counts
+// whole.
 #pragma once
 
 #include <array>
@@ -68,15 +72,20 @@ struct ExposedWait {
   trace::Interval when;
   std::int64_t queueing_ns = 0, peers_ns = 0, transfer_ns = 0, rest_ns = 0;
   ExposureReason reason = ExposureReason::unknown;
+  ExposureReason transfer_reason = ExposureReason::unknown;  ///< of transfer_ns: late or transfer
   int slowest_rank = -1;  ///< the last to begin, where that was another one
+
+  /// What it adds to the sum of a reason.
+  std::int64_t share_ns(ExposureReason of) const;
 };
 
-/// What exposed waits of one bucket (or of a step) add up to. `exposed_ns` is core/trace/overlap's; a
-/// reason's share is its waits' time. Waits of one coalesced launch lie in each other: of a whole step the
-/// shares may add up to more than was exposed.
+/// What exposed waits of one bucket, or of a step, add up to over ranks, by reason: as much as
+/// core/trace/overlap says was exposed. Waits of one coalesced launch lie in each other; a step's shares
+/// count such a moment once, for the wait that began first.
 struct ExposureShares {
   std::array<std::int64_t, exposure_reason_count> ns{};
   ExposureReason largest() const;
+  void add(const ExposedWait& wait);
   std::int64_t operator[](ExposureReason reason) const { return ns[static_cast<std::size_t>(reason)]; }
 };
 

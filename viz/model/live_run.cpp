@@ -233,6 +233,12 @@ const std::string& LiveRun::title() const {
 const std::string& LiveRun::explanation() const {
   return impl_->options.explanation;
 }
+std::string LiveRun::begin_again() const {
+  const LiveRunOptions& options = impl_->options;
+  const bool explained = options.explained_step > 0 && !impl_->metrics.empty() &&
+                         impl_->metrics.back().step >= options.explained_step;
+  return explained ? options.again : std::string();
+}
 const trace::RunInfo& LiveRun::info() const {
   return impl_->info;
 }

@@ -28,6 +28,8 @@ struct LiveRunOptions {
   std::optional<ElementRef> follow;  ///< from the first event on
   std::string title;                 ///< of the scenario, shown beside the controls; may be empty
   std::string explanation;           ///< one paragraph
+  int explained_step = 0;            ///< the last iteration that the explanation is about; 0: every one
+  std::string again;                 ///< the command that begins the scenario anew
   MachineFactory make_machine = make_cpu_machine;
   /// Of the caller: on_step, on_rank_ready and on_step_end are called on the run's threads, before those of
   /// the LiveRun. For checkpoints and metrics.
@@ -58,6 +60,8 @@ class LiveRun {
   const TrainConfig& config() const;
   const std::string& title() const;
   const std::string& explanation() const;
+  /// The command that begins the scenario anew, once its last explained iteration has ended; else empty.
+  std::string begin_again() const;
   const trace::RunInfo& info() const;
   std::shared_ptr<const Layout> layout() const;
   bool can_read() const;

@@ -41,6 +41,13 @@ trace::Breakpoint stop(Kind kind, int step) {
   return at;
 }
 
+/// There in every iteration from this one on: after what is explained it can be seen again.
+trace::Breakpoint from_then_on(trace::Breakpoint at) {
+  at.from_step = at.step;
+  at.step.reset();
+  return at;
+}
+
 trace::Breakpoint stop_at_state(BucketState state, int bucket, int step) {
   trace::Breakpoint at = stop(Kind::bucket_state, step);
   at.bucket = bucket;
@@ -66,7 +73,9 @@ Scenario first_iteration() {
       "iteration. Now the golden counts are known, and bucket 0 goes off while the layers below it have not "
       "begun their backward.";
   s.config = small_gpt(2);
-  s.breakpoints = {stop_at_state(BucketState::ready, 0, 1), stop_at_state(BucketState::ready, 0, 2)};
+  s.explained_step = 2;
+  s.breakpoints = {stop_at_state(BucketState::ready, 0, 1),
+                   from_then_on(stop_at_state(BucketState::ready, 0, 2))};
   s.selection.bucket = 0;
   s.selection.rank = 0;
   return s;
@@ -83,9 +92,10 @@ Scenario ready_counting() {
       "issued, "
       "in the middle of backward; nothing else triggers it. With two microbatches only the last one counts.";
   s.config = small_gpt(2);
+  s.explained_step = 2;
   trace::Breakpoint at = stop(Kind::grad_ready, 2);
   at.bucket = 1;
-  s.breakpoints = {at};
+  s.breakpoints = {from_then_on(at)};
   s.selection.bucket = 1;
   s.selection.rank = 0;
   return s;
@@ -104,8 +114,9 @@ Scenario split_parameter() {
       "R "
       "to see its main parameter change on the owner alone, and the gather of the next iteration spread it.";
   s.config = small_gpt(4);
+  s.explained_step = 3;
   trace::Breakpoint gathered = stop_at_collective(Kind::collective_wait, Collective::all_gather, 3);
-  s.breakpoints = {stop(Kind::grad_norm, 2), gathered};
+  s.breakpoints = {from_then_on(stop(Kind::grad_norm, 2)), from_then_on(gathered)};
   s.follow_param = "h.0.mlp.c_fc.weight";
   s.follow_index = 5000;
   return s;
@@ -122,6 +133,7 @@ Scenario exposed_wait() {
       "time "
       "was exposed and why. The buckets behind the first stand in line, the last one comes too late to hide.";
   s.config = small_gpt(2);
+  s.explained_step = 5;  // after the two iterations that it asks for
   s.config.link = {0.1, 20};
   s.breakpoints = {stop_at_collective(Kind::collective_wait, Collective::reduce_scatter, 3)};
   s.selection.step = 3;
@@ -136,12 +148,15 @@ Scenario tied_embedding() {
       "wte.weight is the input embedding and the output head at once. Backward adds the head's gradient "
       "first "
       "and the embedding's last, so its golden count is two, and its bucket stays open until the very end of "
-      "backward. The run stops before each of the two reports. Between them the element panel shows one "
-      "contribution of this microbatch, after them two.";
+      "backward. From the second iteration on the run stops before each of the two reports. Between them the "
+      "element panel shows one contribution of this microbatch, after them two. Press R to go from one to "
+      "the "
+      "next.";
+  s.explained_step = 2;
   s.config = small_gpt(2);
   trace::Breakpoint at = stop(Kind::grad_ready, 2);
   at.param = 0;
-  s.breakpoints = {at};
+  s.breakpoints = {from_then_on(at)};
   s.follow_param = "wte.weight";
   s.follow_index = 32 * 64;  // the row of the space, which every text has
   s.selection.param = 0;
@@ -160,7 +175,8 @@ Scenario plain_data_parallel() {
   s.config = small_gpt(4);
   s.config.data_parallel.use_distributed_optimizer = false;
   s.config.data_parallel.overlap_param_gather = false;
-  s.breakpoints = {stop(Kind::adamw, 2)};
+  s.explained_step = 2;
+  s.breakpoints = {from_then_on(stop(Kind::adamw, 2))};
   s.follow_param = "h.1.ln_2.weight";
   s.follow_index = 7;
   return s;
@@ -181,7 +197,8 @@ Scenario mixed_precision() {
   s.config.lr.lr = 1e-4;
   trace::Breakpoint at = stop(Kind::forward, 4);
   at.layer = 1;  // h.0
-  s.breakpoints = {at};
+  s.explained_step = 4;
+  s.breakpoints = {from_then_on(at)};
   s.follow_param = "h.0.ln_1.weight";
   s.follow_index = 3;
   return s;
@@ -210,6 +227,8 @@ LiveRunOptions live_run_options(const Scenario& scenario) {
   options.breakpoints = scenario.breakpoints;
   options.title = scenario.title;
   options.explanation = scenario.explanation;
+  options.explained_step = scenario.explained_step;
+  options.again = "zero1_viz run --scenario " + scenario.name;
   options.follow = followed_element(scenario, run_shape(resolve(scenario.config)).layout);
   return options;
 }

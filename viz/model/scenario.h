@@ -17,6 +17,7 @@ struct Scenario {
   std::string name;  ///< of --scenario
   std::string title;
   std::string explanation;  ///< one paragraph: what to see, and what to press next
+  int explained_step = 0;   ///< the last iteration that it is about
   TrainConfig config;       ///< not resolved yet
   std::vector<trace::Breakpoint> breakpoints;
   /// Names, since numbers depend on the model: looked up when the run begins. Empty: nothing.

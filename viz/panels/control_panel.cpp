@@ -111,6 +111,17 @@ void ControlPanel::draw_explanation(const LiveRun& live, const Theme& theme) con
   ImGui::Separator();
   ImGui::TextWrapped("%s", live.title().c_str());
   wrapped(theme.faint_text(), live.explanation());
+  if (const std::string again = live.begin_again(); !again.empty()) {
+    const auto stops = live.breakpoints().entries();
+    const bool every_iteration = std::any_of(stops.begin(), stops.end(), [](const BreakpointEntry& entry) {
+      return entry.enabled && !entry.where.step;
+    });
+    wrapped(theme.changed(),
+            fmt::format("The explanation ends here. {} To begin again, close the window and start anew: {}",
+                        every_iteration ? "R stops at the same place in every iteration."
+                                        : "No stop is left: R runs on, Space pauses.",
+                        again));
+  }
   ImGui::Separator();
 }
 

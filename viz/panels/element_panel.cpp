@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "core/base/error.h"
+#include "viz/model/bucket_states.h"
 #include "viz/model/element_probe.h"
+#include "viz/model/event_index.h"
 #include "viz/model/event_words.h"
 #include "viz/model/history.h"
 #include "viz/model/live_run.h"
@@ -212,9 +214,9 @@ void ElementPanel::draw_table(const ElementTable& table, const Document& documen
   for (int rank = 0; rank < ranks && shown_ranks.size() < most_columns - 1; ++rank) {
     if (rank != owner) shown_ranks.push_back(rank);
   }
-  // Beside each other a few values fit into a line.
+  // Of gradients it is told what they are, a line each; beside each other two parameters fit into one.
   const float memory_px =
-      (2.5F + 2 * static_cast<float>(std::min(ranks, 8) / 2)) * ImGui::GetTextLineHeightWithSpacing();
+      (2.5F + 1.5F * static_cast<float>(std::min(ranks, 8))) * ImGui::GetTextLineHeightWithSpacing();
   const float height =
       std::max(6 * ImGui::GetTextLineHeightWithSpacing(), ImGui::GetContentRegionAvail().y - memory_px);
   if (!ImGui::BeginTable("values", static_cast<int>(shown_ranks.size()) + 1, table_flags, {0, height}))
@@ -245,7 +247,7 @@ void ElementPanel::draw_table(const ElementTable& table, const Document& documen
 void ElementPanel::draw_memory(Document& document, const Theme& theme) const {
   if (document.live->state() != RunState::paused) return;
   const ElementPlace place = place_of(*document.layout, *shown_);
-  std::vector<std::string> grads{"gradient buffers now:"};
+  faint(theme, "gradient buffers now:");
   std::vector<std::string> params{"parameter buffers now:"};
   for (int rank = 0; rank < document.info.ranks; ++rank) {
     std::string grad = "…";
@@ -256,10 +258,11 @@ void ElementPanel::draw_memory(Document& document, const Theme& theme) const {
       grad = fmt::format("{:.9g}", element_value(buffer.grad_data(), place.in_world));
       param = fmt::format("{:.9g}", element_value(buffer.param_data(), place.in_world));
     });
-    grads.push_back(fmt::format("rank {}: {}", rank, grad));
+    const std::string holds = gradient_content(*document.events, rank, place.global_bucket,
+                                               rank == place.owner, document.events->range().end_ns);
+    faint(theme, fmt::format("rank {}: {}{}{}", rank, grad, holds.empty() ? "" : " ", holds));
     params.push_back(fmt::format("rank {}: {}", rank, param));
   }
-  in_a_row(theme, grads);
   in_a_row(theme, params);
 }
 

@@ -30,6 +30,8 @@ class LogPanel final : public Panel {
  public:
   std::string_view title() const override { return "Event log"; }
   void draw(Document& document, const Theme& theme) override;
+  bool searches() const override { return true; }
+  bool unfinished() const override { return unfinished_; }
   std::string_view help() const override {
     return "/  words that must occur: reduce-scatter, ln_2.bias; Enter leads back to the rows\n"
            "click, Up, Down  select the event everywhere;  double click, Enter  show that moment\n"
@@ -68,6 +70,7 @@ class LogPanel final : public Panel {
   std::int64_t seen_size_ = 0;
   bool had_keys_ = false;  ///< the panel, a frame ago
   bool to_words_ = false;
+  bool unfinished_ = false;
   bool to_rows_ = false;
   EventId menu_event_ = -1;
   bool opens_menu_ = false;
@@ -87,6 +90,7 @@ void LogPanel::draw(Document& document, const Theme& theme) {
   list_.show(*document.events, document.info);
   draw_filter(document);
   const bool complete = list_.update();
+  unfinished_ = !complete;
   const std::string count = event_count(list_.size()) + (complete ? "" : " …");
   same_line_for(text_size(count).x);
   ImGui::TextUnformatted(count.c_str());

@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <utility>
 
+#include "core/base/clock.h"
 #include "core/base/units.h"
 #include "viz/model/event_index.h"
 #include "viz/model/exposure_reasons.h"
@@ -16,7 +19,12 @@ namespace zero1::viz {
 namespace {
 
 constexpr std::size_t most_kept_steps = 4096;
-constexpr int explained_per_frame = 3;
+constexpr double explaining_ms = 4;  // per frame, one step at least
+constexpr const char* overlap_means =
+    "the share of the time in communication during which the same rank computes";
+constexpr const char* exposed_means =
+    "time in which computing waits for communication; with the overlapped time it does not add up to that of "
+    "communication: a rank may neither compute nor wait, or wait before its collective begins";
 constexpr ImGuiTableFlags table_flags =
     ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_BordersInnerV;
 
@@ -26,10 +34,16 @@ class OverlapPanel final : public Panel {
   void draw(Document& document, const Theme& theme) override;
   std::string_view help() const override {
     return "bars  communication of each iteration, the exposed part in its own colour; click one\n"
-           "rows  a bucket each: how much was exposed, and why; hover for the reason, click to select";
+           "rows  a bucket each: how much was exposed, and why; hover for the reason, click to select\n"
+           "overlap  the share of the time in communication during which the same rank computes\n"
+           "exposed  time in which computing waits. The two do not add up to the communication's time: a "
+           "rank "
+           "may neither compute nor wait, or wait before its collective begins";
   }
+  bool unfinished() const override { return unfinished_frame_; }
 
  private:
+  bool may_explain();
   const StepExposure* explained(const EventIndex& events, const EventIndex::Step& step);
   const EventIndex::Step* shown_step(const Document& document) const;
   void draw_bars(Document& document, const Theme& theme, int shown);
@@ -44,8 +58,16 @@ class OverlapPanel final : public Panel {
   std::map<int, StepExposure> steps_;  ///< of steps that every rank has ended
   StepExposure unfinished_;            ///< the one that is shown, where it is none of them
   std::uint64_t unfinished_revision_ = 0;
-  int budget_ = 0;
+  std::int64_t explain_until_ns_ = 0;
+  bool explained_any_ = false, unfinished_frame_ = false;  ///< in this frame
 };
+
+/// Is there time left in this frame? One step is explained in each. Whatever is, the next frame shows it
+/// better.
+bool OverlapPanel::may_explain() {
+  unfinished_frame_ = true;
+  return !std::exchange(explained_any_, true) || now_ns() < explain_until_ns_;
+}
 
 /// A step that has not ended everywhere may be explained anew whenever more is known.
 const StepExposure* OverlapPanel::explained(const EventIndex& events, const EventIndex::Step& step) {
@@ -54,14 +76,12 @@ const StepExposure* OverlapPanel::explained(const EventIndex& events, const Even
   const bool ended = step.ranks >= events.ranks();
   if (!ended) {
     if (unfinished_.step == step.step && unfinished_revision_ == events.revision()) return &unfinished_;
-    if (budget_ <= 0) return unfinished_.step == step.step ? &unfinished_ : nullptr;
-    --budget_;
+    if (!may_explain()) return unfinished_.step == step.step ? &unfinished_ : nullptr;
     unfinished_ = explain_step(events, step.step, flags_);
     unfinished_revision_ = events.revision();
     return &unfinished_;
   }
-  if (budget_ <= 0) return nullptr;
-  --budget_;
+  if (!may_explain()) return nullptr;
   if (steps_.size() >= most_kept_steps) steps_.erase(steps_.begin());
   return &(steps_[step.step] = explain_step(events, step.step, flags_));
 }
@@ -95,7 +115,8 @@ void OverlapPanel::draw(Document& document, const Theme& theme) {
     steps_.clear();
     unfinished_ = {};
   }
-  budget_ = explained_per_frame;
+  explain_until_ns_ = now_ns() + static_cast<std::int64_t>(explaining_ms * 1e6);
+  explained_any_ = unfinished_frame_ = false;
   const EventIndex::Step* step = shown_step(document);
   if (step == nullptr) {
     ImGui::TextWrapped("No iteration has ended yet.");
@@ -160,28 +181,37 @@ void OverlapPanel::draw_bars(Document& document, const Theme& theme, int shown) 
   }
 }
 
+/// A line for each that has a share, per rank.
+std::string reasons(const ExposureShares& shares, int ranks) {
+  std::string text;
+  for (int i = 0; i < exposure_reason_count; ++i) {
+    const std::int64_t ns = shares.ns[static_cast<std::size_t>(i)] / std::max(1, ranks);
+    if (ns > 0) text += fmt::format("\n{}: {}", name(static_cast<ExposureReason>(i)), format_duration_ns(ns));
+  }
+  return text;
+}
+
 void OverlapPanel::draw_summary(const StepExposure& step, const Theme& theme) const {
   const trace::StepFigures::Values& mean = step.report.figures.mean;
   const int ranks = step.report.figures.ranks;
-  const std::string whose = ranks == 1 ? "" : fmt::format(", means over {} ranks", ranks);
+  const std::string whose = ranks == 1 ? "" : fmt::format(", all figures per rank, means of {}", ranks);
   ImGui::TextWrapped(
       "%s", fmt::format("Iteration {}{}: {:.3f} ms, {:.3f} ms of communication, {:.3f} ms "
                         "exposed, {:.0f}% overlapped",
                         step.step, whose, mean.ms, mean.comm_ms, mean.exposed_comm_ms, 100 * mean.overlap)
                 .c_str());
+  if (ImGui::IsItemHovered()) ImGui::SetTooltip("overlap: %s\nexposed: %s", overlap_means, exposed_means);
   const ExposureReason reason = step.all.largest();
   if (step.waits.empty()) return;
   const auto widest =
-      std::max_element(step.waits.begin(), step.waits.end(), [&](const auto& a, const auto& b) {
-        const auto weight = [&](const ExposedWait& w) {
-          return w.reason == reason ? w.when.end_ns - w.when.start_ns : -1;
-        };
-        return weight(a) < weight(b);
-      });
+      std::max_element(step.waits.begin(), step.waits.end(),
+                       [&](const auto& a, const auto& b) { return a.share_ns(reason) < b.share_ns(reason); });
   ImGui::PushStyleColor(ImGuiCol_Text, theme.exposed());
-  ImGui::TextWrapped("Most of it: %s. %s", std::string(name(reason)).c_str(),
-                     explain(reason, widest->collective).c_str());
+  ImGui::TextWrapped("Most of it, %s: %s. %s",
+                     format_duration_ns(step.all[reason] / std::max(1, ranks)).c_str(),
+                     std::string(name(reason)).c_str(), explain(reason, widest->collective).c_str());
   ImGui::PopStyleColor();
+  if (ImGui::IsItemHovered()) ImGui::SetTooltip("Exposed%s", reasons(step.all, ranks).c_str());
 }
 
 /// As tall as its rows, but not so tall that the waits below have no room.
@@ -192,9 +222,19 @@ void OverlapPanel::draw_buckets(Document& document, const StepExposure& step, co
   const float height = std::min(all_px, std::max(5 * row_px, ImGui::GetContentRegionAvail().y * 0.6F));
   if (!ImGui::BeginTable("buckets", 5, table_flags | ImGuiTableFlags_ScrollY, {0, height})) return;
   ImGui::TableSetupScrollFreeze(0, 1);
-  for (const char* heading : {"bucket", "communication", "exposed", "overlap", "why"})
-    ImGui::TableSetupColumn(heading);
-  ImGui::TableHeadersRow();
+  constexpr std::array<std::pair<const char*, const char*>, 5> headings{
+      {{"bucket", nullptr},
+       {"communication", nullptr},
+       {"exposed", exposed_means},
+       {"overlap", overlap_means},
+       {"why", "the reason for the largest part of the exposed time"}}};
+  for (const auto& [heading, meaning] : headings) ImGui::TableSetupColumn(heading);
+  ImGui::TableNextRow(ImGuiTableRowFlags_Headers);
+  for (const auto& [heading, meaning] : headings) {
+    ImGui::TableNextColumn();
+    ImGui::TableHeader(heading);
+    if (meaning != nullptr && ImGui::IsItemHovered()) ImGui::SetTooltip("%s: %s", heading, meaning);
+  }
   ImGuiListClipper clipper;
   clipper.Begin(static_cast<int>(buckets.size()));
   while (clipper.Step()) {
@@ -221,17 +261,12 @@ void OverlapPanel::draw_bucket(Document& document, const StepExposure& step, int
   }
   ImGui::PopStyleColor();
   const auto shares = step.buckets.find(bucket);
+  const int ranks = std::max(1, step.report.figures.ranks);
   if (ImGui::IsItemHovered() && shares != step.buckets.end()) {
-    std::string text;
-    for (int i = 0; i < exposure_reason_count; ++i) {
-      const std::int64_t ns = shares->second.ns[static_cast<std::size_t>(i)];
-      if (ns > 0)
-        text += fmt::format("\n{}: {}", name(static_cast<ExposureReason>(i)), format_duration_ns(ns));
-    }
-    ImGui::SetTooltip("Sums over ranks%s", text.c_str());
+    ImGui::SetTooltip("Exposed%s", reasons(shares->second, ranks).c_str());
   }
   for (const std::string& figure :
-       {format_duration_ns(figures.comm_ns), format_duration_ns(figures.exposed_ns),
+       {format_duration_ns(figures.comm_ns / ranks), format_duration_ns(figures.exposed_ns / ranks),
         fmt::format("{:.0f}%", 100 * figures.overlap())}) {
     ImGui::TableNextColumn();
     ImGui::TextUnformatted(figure.c_str());

@@ -27,6 +27,8 @@ class OwnershipPanel final : public Panel {
  public:
   std::string_view title() const override { return "Ownership map"; }
   void draw(Document& document, const Theme& theme) override;
+  bool searches() const override { return true; }
+  void begin_search() override { search_.focus(); }
   std::string_view help() const override {
     return "wheel  zoom at the cursor, down to single elements\n"
            "drag, arrows  pan;  + and -  zoom;  F  show everything\n"

@@ -19,6 +19,12 @@ class Panel {
   /// The window's title and its name in the saved layout; never changes.
   virtual std::string_view title() const = 0;
   virtual void draw(Document& document, const Theme& theme) = 0;
+  /// Would another frame show more, with nothing new from outside? Of the last `draw`.
+  virtual bool unfinished() const { return false; }
+  /// Does it have a field to search in, which `/` leads to while the panel has the keys?
+  virtual bool searches() const { return false; }
+  /// `/` was pressed where no panel has the keys that searches.
+  virtual void begin_search() {}
   /// One line for the help overlay per way to use it: "wheel  zoom at the cursor".
   virtual std::string_view help() const { return {}; }
 };

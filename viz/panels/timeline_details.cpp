@@ -66,11 +66,12 @@ void show_merged_tooltip(const Document& document, const Theme& theme, const Tim
   ImGui::EndTooltip();
 }
 
-void show_step_tooltip(const EventIndex::Step& step) {
+void show_step_tooltip(const EventIndex::Step& step, bool prepares) {
   ImGui::BeginTooltip();
   text(fmt::format("step {}", step.step));
   text(format_duration_ns(duration_ns({.begin_ns = step.when.start_ns, .end_ns = step.when.end_ns})));
   text(fmt::format("{} {} ended", step.ranks, step.ranks == 1 ? "rank has" : "ranks have"));
+  if (prepares) text("the first one: it also prepares matrix products and memory, once");
   ImGui::EndTooltip();
 }
 

@@ -10,7 +10,7 @@ namespace zero1::viz {
 void show_event_tooltip(const Document& document, const Theme& theme, EventId id);
 /// A bar that stands for several events.
 void show_merged_tooltip(const Document& document, const Theme& theme, const TimelineBar& bar);
-void show_step_tooltip(const EventIndex::Step& step);
+void show_step_tooltip(const EventIndex::Step& step, bool prepares);
 
 /// Two tables: what happened in the range, and what each rank overlapped and had exposed.
 void show_statistics(const RangeStatistics& statistics, const Theme& theme);

@@ -1,7 +1,9 @@
 // Where the timeline's view goes, and what gets selected.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "viz/model/first_iteration.h"
 #include "viz/model/select_event.h"
 #include "viz/panels/timeline_panel.h"
 
@@ -9,7 +11,8 @@ namespace zero1::viz {
 
 namespace {
 
-constexpr double live_span_ns = 2e9;  // of a run that has just begun to be watched
+constexpr double opening_margin = 0.1;  // of an iteration, on both sides
+constexpr double live_span_ns = 2e9;    // of a run that has just begun to be watched
 
 }  // namespace
 
@@ -29,12 +32,13 @@ void TimelinePanel::follow_document(const Document& document) {
   measured_.reset();
   search_.reset();
   touched_ = false;
+  opening_ = true;
   tracks_ = true;
   scroll_px_ = 0;
   seen_selection_ = 0;
 }
 
-/// Moves the view along with a run, or fits it to a recording that still loads.
+/// Moves the view along with a run, or fits it to what is worth showing of a recording that still loads.
 void TimelinePanel::move_along(const Document& document) {
   const EventIndex& events = *document.events;
   if (document.moment.follow && !followed_) tracks_ = true;
@@ -46,7 +50,7 @@ void TimelinePanel::move_along(const Document& document) {
     if (document.live != nullptr && end - static_cast<double>(range.start_ns) > live_span_ns)
       physical_.show(end - live_span_ns, end + 0.03 * live_span_ns);
     else if (grows || fit_revision_ != events.revision())
-      physical_.fit(range);
+      physical_.fit(worth_showing(events, document.live != nullptr));
     fit_revision_ = events.revision();
   } else if (document.live != nullptr && tracks_ && document.moment.follow) {
     const double end = static_cast<double>(range.end_ns) + 0.03 * physical_.span_ns();
@@ -55,14 +59,21 @@ void TimelinePanel::move_along(const Document& document) {
 }
 
 void TimelinePanel::follow_selection(const Document& document) {
+  const bool opening = std::exchange(opening_, false);
   if (document.selection.revision == seen_selection_) return;
   const Selection& selection = document.selection;
   const bool known = !selection.event || *selection.event < document.events->size();
   const EventIndex::Step* step = selection.step ? document.events->find_step(*selection.step) : nullptr;
   // What a recording that still loads does not have yet may come.
-  if (document.events->loading() && (!known || (selection.step && step == nullptr))) return;
+  if (document.events->loading() && (!known || (selection.step && step == nullptr))) {
+    opening_ = opening;
+    return;
+  }
   seen_selection_ = selection.revision;
-  if (selection.event && known) return bring_into_view(document, *selection.event);
+  if (selection.event && known) {
+    if (opening) show_iteration_of(document, *selection.event);
+    return bring_into_view(document, *selection.event);
+  }
   if (selection.event) return;
   // With a step selected already, choosing a rank or a bucket leaves the view where it is.
   const bool others_changed = selection.rank != seen_.rank || selection.bucket != seen_.bucket ||
@@ -83,6 +94,18 @@ void TimelinePanel::bring_rank_into_view(int rank) {
 
 void TimelinePanel::toggle_folded(int rank) {
   if (!folded_.erase(rank)) folded_.insert(rank);
+}
+
+/// What a document was opened at, with its iteration around it.
+void TimelinePanel::show_iteration_of(const Document& document, EventId original) {
+  const trace::Event event = document.events->event(original);
+  trace::Interval when{event.begin_ns, event.end_ns};
+  if (const EventIndex::Step* step = document.events->find_step(event.step); step != nullptr)
+    when = {std::min(when.start_ns, step->when.start_ns), std::max(when.end_ns, step->when.end_ns)};
+  const auto start = static_cast<double>(when.start_ns), end = static_cast<double>(when.end_ns);
+  const double margin = opening_margin * (end - start);
+  physical_.show(start - margin, end + margin);
+  touched();
 }
 
 void TimelinePanel::bring_into_view(const Document& document, EventId original) {

@@ -9,6 +9,7 @@
 
 #include "core/base/units.h"
 #include "viz/model/event_words.h"
+#include "viz/model/first_iteration.h"
 #include "viz/panels/draw.h"
 #include "viz/panels/input.h"
 #include "viz/panels/timeline_details.h"
@@ -95,7 +96,9 @@ void TimelinePanel::draw_toolbar(Document& document, const Theme& theme) {
 
 void TimelinePanel::draw_status(const Document& document, const Theme& theme) {
   const EventIndex& events = *document.events;
-  std::string status = event_count(events.size());
+  // What matters comes first: the end is cut where the window is narrow.
+  std::string status = modelled_in_view_ ? "link times are modelled; " : "";
+  status += event_count(events.size());
   if (events.loading()) status += fmt::format(", {:.0f}% read", 100 * events.progress());
   if (logical_) {
     status +=
@@ -104,7 +107,6 @@ void TimelinePanel::draw_status(const Document& document, const Theme& theme) {
     if (!logical_->complete) status += ", the first 100,000";
   }
   if (nothing_found_) status += "; nothing found";
-  if (modelled_in_view_) status += "; durations include a modelled link";
   same_line_for(std::min(7 * ImGui::GetFontSize(), text_size(status).x));
   if (events.dropped() > 0) {
     ImGui::PushStyleColor(ImGuiCol_Text, theme.exposed());
@@ -158,7 +160,8 @@ void TimelinePanel::paint(Document& document, const Theme& theme) {
 
   const auto step =
       draw_step_strip(list, *document.events, theme, strip_, physical_.window(), document.selection.step);
-  if (step && ImGui::IsWindowHovered()) show_step_tooltip(document.events->steps()[*step]);
+  if (step && ImGui::IsWindowHovered())
+    show_step_tooltip(document.events->steps()[*step], *step == 0 && first_prepares(*document.events));
   hovered_step_ = step;
   list.PushClipRect({lanes_.min.x, axis_.min.y}, lanes_.max, true);
   TimelinePainter::draw_axis(list, scene, axis_);

@@ -24,6 +24,7 @@ class TimelinePanel final : public Panel {
   std::string_view title() const override { return "Timeline"; }
   void draw(Document& document, const Theme& theme) override;
   std::string_view help() const override;
+  bool unfinished() const override { return statistics_ && !statistics_->complete(); }
 
   // What tests look at.
   const TimeView& view() const { return logical_ ? causes_ : physical_; }
@@ -61,6 +62,7 @@ class TimelinePanel final : public Panel {
   void follow_document(const Document& document);
   void move_along(const Document& document);
   void follow_selection(const Document& document);
+  void show_iteration_of(const Document& document, EventId original);
   void bring_into_view(const Document& document, EventId original);
   void order_logically(const Document& document, trace::Interval window);
   void bring_rank_into_view(int rank);
@@ -107,6 +109,7 @@ class TimelinePanel final : public Panel {
 
   TimeView physical_, causes_;
   std::unique_ptr<LogicalOrder> logical_;  ///< null: in physical time
+  bool opening_ = true;                    ///< nothing of the document has been drawn yet
   bool touched_ = false;                   ///< the user has moved the view
   bool tracks_ = true;                     ///< the view moves along with a run
   bool followed_ = true;                   ///< the document did, a frame ago

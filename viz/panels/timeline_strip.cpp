@@ -1,7 +1,12 @@
 #include "viz/panels/timeline_strip.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
+#include <string>
+
+#include "viz/model/first_iteration.h"
 
 namespace zero1::viz {
 
@@ -52,6 +57,14 @@ std::optional<std::size_t> draw_step_strip(ImDrawList& list, const EventIndex& e
     if (chosen)
       list.AddRect({x0 - 1, box.min.y}, {x0 + std::max(2.0F, bar_px), box.max.y}, theme.selected(), 0, 0,
                    1.5F * theme.scale);
+  }
+  // Of a run's first iteration one knows before there is another to compare it with.
+  const bool left_out = steps.size() == 1 && window.start_ns > steps[0].when.start_ns;
+  if (left_out || first_prepares(events)) {
+    const std::string note = fmt::format("iteration {} also prepares, once (Home: all)", steps[0].step);
+    list.PushClipRect(box.min, box.max, true);
+    draw_text(list, {box.min.x + bar_px + 4 * theme.scale, box.min.y}, theme.text(), note);
+    list.PopClipRect();
   }
   return under_mouse;
 }

@@ -93,6 +93,40 @@ TEST_CASE("with all-reduce every shard is reduced") {
   CHECK_FALSE(all.contains({PieceState::reduced, PieceState::left_over}));
 }
 
+TEST_CASE("the gradient buffer's content is told through updates and gathers, owner and others apart") {
+  TrainConfig config = test::small_run(2);
+  for (const bool sharded : {true, false}) {
+    CAPTURE(sharded);
+    config.data_parallel.use_distributed_optimizer = sharded;
+    config.data_parallel.overlap_param_gather = sharded;
+    const Recorded run = record(config);
+    const auto says = [&](bool owner) {
+      std::vector<std::string> seen;
+      run.events->visit(-1, run.events->range().end_ns, {.rank = 1}, [&](EventId, const trace::Event& event) {
+        const std::string content = gradient_content(*run.events, 1, 0, owner, event.end_ns);
+        if (!content.empty() && (seen.empty() || seen.back() != content)) seen.push_back(content);
+        return true;
+      });
+      return seen;
+    };
+    std::vector<std::string> owners, others;
+    for (const char* step : {"1", "2", "3"}) {
+      for (const char* what :
+           {"local, still accumulating", "local, complete, not reduced", "being reduced"}) {
+        owners.push_back(std::string(what) + ", iteration " + step);
+        others.push_back(owners.back());
+      }
+      owners.push_back(std::string("reduced, iteration ") + step);
+      others.push_back(std::string(sharded ? "stale, left over by the reduction" : "reduced") +
+                       ", iteration " + step);
+    }
+    CHECK(says(true) == owners);
+    CHECK(says(false) == others);
+  }
+  const EventIndex none(1);
+  CHECK(gradient_content(none, 0, 0, true, 1000).empty());
+}
+
 TEST_CASE("ready counts grow to the number that the first iteration has taught") {
   const Recorded run = record(test::small_run(2));
   // Each parameter reports once, tied embeddings twice: count it from the first step's events.

@@ -131,8 +131,58 @@ TEST_CASE("slow peer: it had begun here, and the other rank came later") {
   CHECK(slow.slowest_rank == 1);
   CHECK(slow.peers_ns == 550'000);
   CHECK(slow.transfer_ns == 50'000);
+  // Sums count the parts.
+  CHECK(step.buckets.at(0)[ExposureReason::slow_peer] == 550'000);
+  CHECK(step.buckets.at(0)[ExposureReason::transfer] == 50'000);
+  CHECK(step.buckets.at(0)[ExposureReason::late] == 40'000);  // of rank 1
+  CHECK(step.all.largest() == ExposureReason::slow_peer);
   CHECK(wait_of(step, 1, 0).reason == ExposureReason::late);
   CHECK(wait_of(step, 1, 0).slowest_rank == -1);
+}
+
+TEST_CASE("the largest reason is that of the longest time, whatever most waits are called") {
+  Trace t;
+  for (int rank = 0; rank < 2; ++rank) {
+    t.step(rank, 0, 10'000);
+    t.layer(rank, 0, 100);
+  }
+  // Of each wait of rank 0 a little more is transfer than waiting for rank 1; one wait is for that alone.
+  for (int bucket = 0; bucket < 3; ++bucket) {
+    const std::int64_t at_us = 1000 * bucket;
+    t.layer(0, at_us + 20, at_us + 30);
+    t.collective(0, bucket, at_us + 10, at_us + 40, at_us + 250, at_us + 50, at_us + 250);
+    t.collective(1, bucket, at_us + 10, at_us + 148, at_us + 250, at_us + 250, at_us + 250);
+  }
+  t.layer(0, 4010, 4020);
+  t.collective(0, 3, 4000, 4030, 4200, 4040, 4200);
+  t.collective(1, 3, 4000, 4199, 4200, 4200, 4200);
+  const StepExposure step = explain_step(t.events, 2, 2, both);
+  for (int bucket = 0; bucket < 3; ++bucket)
+    CHECK(wait_of(step, 0, bucket).reason == ExposureReason::transfer);
+  CHECK(wait_of(step, 0, 3).reason == ExposureReason::slow_peer);
+  CHECK(step.all[ExposureReason::transfer] == 3 * 102'000 + 1'000);
+  CHECK(step.all[ExposureReason::slow_peer] == 3 * 98'000 + 159'000);
+  CHECK(step.all.largest() == ExposureReason::slow_peer);
+}
+
+TEST_CASE("waits of one coalesced launch lie in each other, and the step counts each moment once") {
+  Trace t;
+  for (int rank = 0; rank < 2; ++rank) {
+    t.step(rank, 0, 1000);
+    t.layer(rank, 0, 100);
+    t.layer(rank, 120, 200);
+    t.collective(rank, 0, 110, 150, 600, 300, 620);
+    t.collective(rank, 1, 110, 150, 600, 305, 610);
+    t.collective(rank, 2, 110, 150, 600, 310, 605);
+    t.collective(rank, 3, 610, 615, 700, 615, 700);  // begins within the first
+  }
+  const StepExposure step = explain_step(t.events, 2, 2, both);
+  std::int64_t sum_ns = 0;
+  for (const std::int64_t ns : step.all.ns) sum_ns += ns;
+  CHECK(sum_ns == 2 * 400'000);
+  CHECK(step.buckets.at(1)[ExposureReason::transfer] == 2 * 305'000);
+  CHECK(step.all[ExposureReason::transfer] == 2 * 320'000);
+  CHECK(step.all[ExposureReason::late] == 2 * 80'000);
 }
 
 TEST_CASE("first iteration and missing flags come before everything else") {
@@ -216,6 +266,10 @@ TEST_CASE(
           CHECK(wait.reason == ExposureReason::first_iteration);
       }
       CHECK(step.all.largest() != ExposureReason::unknown);
+      std::int64_t of_reasons_ns = 0, exposed_ns = 0;
+      for (const std::int64_t ns : step.all.ns) of_reasons_ns += ns;
+      for (const trace::RankStep& rank : expected.ranks) exposed_ns += rank.comm.exposed_ns;
+      CHECK(of_reasons_ns == exposed_ns);
     }
   }
 }
