@@ -99,6 +99,8 @@ TEST_CASE("breakpoints match what they set and nothing else") {
   CHECK_FALSE(Breakpoint{.bucket = 2}.matches(event));
   CHECK_FALSE(Breakpoint{.param = 8}.matches(event));
   CHECK_FALSE(Breakpoint{.step = 6}.matches(event));
+  CHECK(Breakpoint{.from_step = 7}.matches(event));
+  CHECK_FALSE(Breakpoint{.from_step = 8}.matches(event));
 }
 
 TEST_CASE("an open gate holds nothing; a paused one holds the next event") {
