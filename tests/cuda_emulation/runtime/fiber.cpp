@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #include "runtime/errors.h"
-#include "tests/support/sanitizers.h"
 
 #ifdef ZERO1_EMULATION_TELLS_TSAN
 #include <sanitizer/tsan_interface.h>

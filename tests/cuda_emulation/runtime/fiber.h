@@ -5,6 +5,8 @@
 
 #include <cstddef>
 
+#include "tests/support/sanitizers.h"
+
 namespace cuda_emulation {
 
 /// One stack and what it was doing. Sanitizers are told of every switch.
@@ -34,7 +36,9 @@ class Fiber {
   void* stack_pointer_ = nullptr;
   char* stack_ = nullptr;  ///< the lowest address that may be used
   std::size_t stack_bytes_ = 0;
-  [[maybe_unused]] void* asan_fake_stack_ = nullptr;
+#if ZERO1_UNDER_ASAN
+  void* asan_fake_stack_ = nullptr;
+#endif
   void* tsan_thread_ = nullptr;
 };
 
