@@ -189,8 +189,8 @@ Back at the old number of ranks every bit is the same. Ctrl-C leaves nothing beh
 
 constexpr const char* import_examples = R"(Examples:
   zero1 ckpt import model.safetensors runs --dp 8
-  zero1 ckpt import model.safetensors.index.json ckpt --dp 8 --dtype bfloat16
-  zero1 train ... --load ckpt --load-weights-only  a new run from these parameters)";
+  zero1 ckpt import model.safetensors.index.json runs --dp 8 --dtype bfloat16
+  zero1 train ... --load runs --load-weights-only  a new run from these parameters)";
 
 }  // namespace
 

@@ -204,8 +204,7 @@ void add_machine_flags(CLI::App& cmd, TrainOptions& o) {
       ->capture_default_str();
   cmd.add_option("--config", o.config_file,
                  "Read flags from a file: `key = value` a line, as TOML and INI have it, keys as the flags "
-                 "here without "
-                 "dashes in front; flags on the command line win")
+                 "here without dashes in front; flags on the command line win")
       ->group(output)
       ->type_name("FILE");
 }

@@ -111,9 +111,8 @@ void print_header(const TrainConfig& config) {
   fmt::print("\n");
   if (config.link.enabled()) {
     fmt::print(
-        "link MODELLED at {:g} Gbit/s and {:g} us per step of a ring: what is sent takes that long; "
-        "computing\n"
-        "and waiting for each other are this machine's\n",
+        "link MODELLED at {:g} Gbit/s and {:g} us per step of a ring: what is sent takes that long;\n"
+        "computing and waiting for each other are this machine's\n",
         config.link.gbit_per_s, config.link.latency_us);
   }
 }
@@ -131,7 +130,7 @@ void print_step(const TrainConfig& config, const StepMetrics& step) {
   if (step.loss_scale) line += fmt::format("  scale {:g}", *step.loss_scale);
   if (step.valid_loss) line += fmt::format("  valid loss {:.4f}", *step.valid_loss);
   if (step.skipped)
-    line += step.loss_scale ? "  SKIPPED: gradients overflow at this scale, the next is lower"
+    line += step.loss_scale ? "  SKIPPED: gradients overflow at this loss scale"
                             : "  SKIPPED: non-finite gradients";
   if (isatty(STDOUT_FILENO) != 0) {
     const double done = static_cast<double>(step.step) / static_cast<double>(config.train_iters);

@@ -11,10 +11,12 @@
 #include "tests/gui/screen_text.h"
 #include "tests/gui/timeline_random_trace.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/window/run_info.h"
 #include "tests/window/shown_document.h"
 
 using namespace zero1;
 using namespace zero1::viz;
+using viz::test::info_of;
 using viz::test::on_screen;
 using viz::test::ShownDocument;
 
@@ -27,18 +29,6 @@ LayoutCase plain_case(std::vector<std::string> names, std::int64_t elems, int dp
   c.options.dp_size = c.options.expert_dp_size = dp;
   c.options.bucket_size_elems = elems;
   return c;
-}
-
-trace::RunInfo info_of(const LayoutCase& c) {
-  const Layout layout = compute_layout(c.params, c.options);
-  trace::RunInfo info;
-  info.ranks = c.options.dp_size;
-  for (const ParamSpec& spec : layout.specs) info.params.push_back(spec.name);
-  for (const BucketLayout& bucket : layout.buffers[0].buckets)
-    info.buckets.push_back({0, bucket.world.start, bucket.world.end, 4 * bucket.world.size()});
-  info.layout_json =
-      layout_case_json(c).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  return info;
 }
 
 std::vector<std::string> numbered(int count) {

@@ -11,11 +11,13 @@
 #include "core/trace/file_writer.h"
 #include "tests/gui/screen_text.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/window/run_info.h"
 #include "tests/window/shown_document.h"
 #include "viz/model/event_index.h"
 
 using namespace zero1;
 using namespace zero1::viz;
+using viz::test::info_of;
 using viz::test::on_screen;
 
 namespace {
@@ -34,20 +36,6 @@ LayoutCase mixed_case() {
   c.options.bucket_size_elems = 1000;
   c.options.pad_buckets_for_high_nccl_busbw = true;
   return c;
-}
-
-trace::RunInfo info_of(const LayoutCase& c) {
-  const Layout layout = compute_layout(c.params, c.options);
-  trace::RunInfo info;
-  info.ranks = c.options.dp_size;
-  for (const ParamSpec& spec : layout.specs) info.params.push_back(spec.name);
-  for (std::size_t b = 0; b < layout.buffers.size(); ++b) {
-    for (const BucketLayout& bucket : layout.buffers[b].buckets)
-      info.buckets.push_back(
-          {static_cast<int>(b), bucket.world.start, bucket.world.end, bucket.world.size()});
-  }
-  info.layout_json = layout_case_json(c).dump();
-  return info;
 }
 
 /// A recording in which every bucket becomes ready on every rank.
