@@ -38,17 +38,7 @@ using cuda_emulation::Lagging;
 namespace {
 
 constexpr int steps = 3;
-constexpr std::int64_t waits_in_step = 10;
-
-/// Over NCCL the only waits are the pipeline's. One bucket, or another bucket's wait would imply this one's;
-/// no check for NaN, or the host's wait for its result would.
-TrainConfig one_bucket_gpt() {
-  TrainConfig config = test::overlapped_gpt("nccl", 2, steps);
-  config.num_layers = 1;
-  config.data_parallel.bucket_size_elems.reset();
-  config.data_parallel.check_for_nan_in_grad = false;
-  return config;
-}
+constexpr std::int64_t waits_in_step = test::one_bucket_gpt_waits;
 
 /// What `run` gives, or its error, when every rank lacks a wait: as if the line were missing. (If one rank
 /// had it, that rank's wait would hurry the other's streams.)
@@ -151,7 +141,7 @@ class BareRank {
 };
 
 std::string bare_outcome(std::int64_t skipped_wait) {
-  TrainConfig config = one_bucket_gpt();
+  TrainConfig config = test::one_bucket_gpt(steps);
   config.data_parallel.overlap_grad_reduce = false;
   config.data_parallel.overlap_param_gather = false;
   Machine machine = make_cuda_machine(config, {});
@@ -175,7 +165,7 @@ std::string bare_outcome(std::int64_t skipped_wait) {
 
 TEST_CASE("a run that lacks one of its waits between streams comes out wrong" *
           doctest::skip(test::under_tsan)) {
-  const TrainConfig config = one_bucket_gpt();
+  const TrainConfig config = test::one_bucket_gpt(steps);
   const auto run = [&] { return train_outcome(config); };
   const std::string expected = outcome_without(-1, Lagging::none, run);
   REQUIRE(cuda_emulation::stream_waits(0) == waits_in_step * steps);
@@ -202,7 +192,7 @@ TEST_CASE("the pipeline alone, without a loss to reduce, lacks one of its waits"
 
 TEST_CASE("a run that evaluates reads the loss before it is reduced, if nothing waits" *
           doctest::skip(test::under_tsan)) {
-  TrainConfig config = one_bucket_gpt();
+  TrainConfig config = test::one_bucket_gpt(steps);
   config.valid_data = ZERO1_GOLDEN_DIR "/corpus.txt";
   config.train_iters = 2;
   config.eval_interval = 2;

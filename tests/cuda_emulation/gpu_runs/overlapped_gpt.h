@@ -1,10 +1,11 @@
-// A small GPT whose run on GPUs overlaps communication with compute in several buckets.
+// Small GPTs whose runs on GPUs overlap communication with compute.
 #pragma once
 
 #include "core/train/config.h"
 
 namespace zero1::test {
 
+/// Several buckets.
 inline TrainConfig overlapped_gpt(const char* comm, int ranks, int steps) {
   TrainConfig c;
   c.num_layers = 2;
@@ -22,5 +23,17 @@ inline TrainConfig overlapped_gpt(const char* comm, int ranks, int steps) {
   c.data_parallel.bucket_size_elems = 4000;
   return resolve(c);
 }
+
+/// Two ranks over NCCL, where the pipeline's waits are the only ones: ten on each GPU in a step. One bucket,
+/// or another bucket's wait would imply this one's; no check for NaN, or the host's wait for its result
+/// would.
+inline TrainConfig one_bucket_gpt(int steps) {
+  TrainConfig c = overlapped_gpt("nccl", 2, steps);
+  c.num_layers = 1;
+  c.data_parallel.bucket_size_elems.reset();
+  c.data_parallel.check_for_nan_in_grad = false;
+  return c;
+}
+inline constexpr int one_bucket_gpt_waits = 10;
 
 }  // namespace zero1::test
