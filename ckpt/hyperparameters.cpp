@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <nlohmann/json.hpp>
+
 #include "core/base/error.h"
+#include "core/base/units.h"
 
 namespace zero1::ckpt {
 namespace {
@@ -78,12 +81,30 @@ void compare_multipliers(Comparison& comparison, OptimizerConfig& optimizer,
   if (take) optimizer.param_groups.insert(optimizer.param_groups.begin(), taken.begin(), taken.end());
 }
 
+/// The --data of the run that saved, if the checkpoint tells.
+std::optional<std::string> data_of(const RunState& state) {
+  const auto config = nlohmann::json::parse(state.config_json);
+  const auto data = config.find("data");
+  if (data == config.end() || !data->is_string()) return {};
+  return data->get<std::string>();
+}
+
+std::string data_name(const std::string& data) {
+  return data.empty() ? "the generated corpus" : data;
+}
+
 /// What comes from the flags whatever the checkpoint says.
 std::vector<std::string> notes_on_the_rest(const TrainConfig& config, const RunState& state) {
   std::vector<std::string> notes;
   const auto note = [&](const char* flag, const auto& here, const auto& there) {
     if (here != there) notes.push_back(fmt::format("{}: {} from now on, {} before", flag, here, there));
   };
+  const std::string data_before = data_of(state).value_or(config.data);
+  note("--data", data_name(config.data), data_name(data_before));
+  if (config.data != data_before && state.consumed_sequences > 0) {
+    notes.push_back(fmt::format("the new data are read from sequence {} on, where the old would have gone on",
+                                format_count(state.consumed_sequences)));
+  }
   note("--clip-grad", config.optimizer.clip_grad, state.clip_grad);
   note("--seed", config.seed, state.seed);
   note("--shuffle", config.shuffle, state.shuffle);

@@ -145,7 +145,7 @@ class Saver::Impl {
       : options_(std::move(options)), busy_(ranks(config)), measured_(ranks(config)) {
     sharded_ = config.data_parallel.use_distributed_optimizer;
     // Where nothing can be written, that is told now and not after hours.
-    const PendingFolder trial(options_.folder + "/" + step_folder_name(0));
+    const PendingFolder trial(options_.folder + "/" + step_folder_name(config.train_iters));
     if (options_.async) worker_ = std::thread([this] { work(); });
   }
 

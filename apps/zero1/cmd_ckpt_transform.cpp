@@ -171,6 +171,8 @@ void add_common(CLI::App& command, Flags& flags, const char* source, const char*
       ->capture_default_str();
 }
 
+constexpr const char* a_checkpoint = "A checkpoint, or a folder of them";
+
 constexpr const char* gather_examples = R"(Examples:
   zero1 ckpt gather runs all.h5                    the latest step: parameters, states, as h5py reads them
   zero1 ckpt export runs model.safetensors --model-only --dtype bfloat16
@@ -192,16 +194,11 @@ constexpr const char* import_examples = R"(Examples:
   zero1 ckpt import model.safetensors.index.json runs --dp 8 --dtype bfloat16
   zero1 train ... --load runs --load-weights-only  a new run from these parameters)";
 
-}  // namespace
-
-void add_ckpt_transforms(CLI::App& ckpt) {
-  const auto flags = std::make_shared<Flags>();
-  const char* checkpoint = "A checkpoint, or a folder of them";
-
-  CLI::App* gather =
-      ckpt.add_subcommand("gather", "One file in model space: HDF5, or safetensors by its ending")
-          ->alias("export");
-  add_common(*gather, *flags, checkpoint, "FILE.h5 or FILE.safetensors");
+/// The command has two names.
+void add_gather(CLI::App& ckpt, const char* name, const char* description,
+                const std::shared_ptr<Flags>& flags) {
+  CLI::App* gather = ckpt.add_subcommand(name, description);
+  add_common(*gather, *flags, a_checkpoint, "FILE.h5 or FILE.safetensors");
   gather->add_option("--ckpt-step", flags->step, "Which step of a folder (default: the latest)");
   gather->add_flag("--model-only", flags->model_only, "Without the optimizer's states");
   gather->add_option("--dtype", flags->dtype, "Of the parameters in safetensors (default: each one's own)");
@@ -210,9 +207,17 @@ void add_ckpt_transforms(CLI::App& ckpt) {
                      "Hugging Face's libraries read");
   gather->callback([flags] { run_interruptible([&] { run_gather(*flags); }); });
   gather->footer(gather_examples);
+}
+
+}  // namespace
+
+void add_ckpt_transforms(CLI::App& ckpt) {
+  const auto flags = std::make_shared<Flags>();
+  add_gather(ckpt, "gather", "One file in model space: HDF5, or safetensors by its ending", flags);
+  add_gather(ckpt, "export", "The same as gather", flags);
 
   CLI::App* reshard = ckpt.add_subcommand("reshard", "The same checkpoint for another number of ranks");
-  add_common(*reshard, *flags, checkpoint, "The new checkpoint's folder");
+  add_common(*reshard, *flags, a_checkpoint, "The new checkpoint's folder");
   reshard->add_option("--ckpt-step", flags->step, "Which step of a folder (default: the latest)");
   add_layout_flags(*reshard, flags, false);
   reshard->add_flag("--dry-run", flags->dry_run, "Print who reads what from where, write nothing");

@@ -266,7 +266,7 @@ Examples:
       ->excludes(digest)
       ->excludes(rank);
   command->add_flag("--all", flags->all, "Cut no table short");
-  command->add_option("--svg", flags->svg, "Draw the ownership map into this file");
+  command->add_option("--svg", flags->svg, "Draw the ownership map into this file")->check(not_an_svg);
   command->add_option("--dp", flags->dp_size, "Instead of the file's dp_size")
       ->check(CLI::Range(1, max_dp_size))
       ->group("Explore");

@@ -1,18 +1,32 @@
 // zero1 train: runs what the flags ask for, and reports.
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "apps/zero1/commands.h"
 #include "apps/zero1/noted_signals.h"
 #include "apps/zero1/train_job.h"
 #include "apps/zero1/train_report.h"
+#include "ckpt/folder.h"
 #include "core/base/error.h"
 
 namespace zero1::app {
 
 namespace {
+
+/// Of a run that begins after step `begin`, where another run has been further.
+void note_later_checkpoints(const std::string& folder, std::int64_t begin) {
+  const std::vector<std::int64_t> steps = ckpt::published_steps(folder);
+  if (steps.empty() || steps.back() <= begin) return;
+  fmt::print(
+      "note: --save {} has checkpoints up to step {} already: this run replaces those of its own steps, and "
+      "`latest` follows this run. To keep runs apart, save into another folder\n",
+      folder, steps.back());
+}
 
 int run_train(const TrainOptions& options) {
   TrainJob job(options);
@@ -27,6 +41,10 @@ int run_train(const TrainOptions& options) {
       fmt::print("  not in the checkpoint: {}\n", name);
     }
     for (const std::string& note : job.loader()->notes()) fmt::print("  {}\n", note);
+  }
+  if (job.saver()) {
+    const bool goes_on = job.loader() && !options.load.weights_only;
+    note_later_checkpoints(options.save.folder, goes_on ? job.loader()->step() : 0);
   }
   TrainObserver observer;
   observer.on_step = [&](const StepMetrics& step) {

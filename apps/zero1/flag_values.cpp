@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "core/base/error.h"
 #include "core/base/units.h"
 
@@ -23,6 +25,14 @@ void apply_bucket_size(const std::string& text, std::optional<std::int64_t>& ele
   } else if (!text.empty()) {
     elems = parse_bucket_size("--bucket-size", text);
   }
+}
+
+std::string not_an_svg(const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  for (const char* other : {".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf"}) {
+    if (ending == other) return fmt::format("'{}': what is written is SVG; end the name with .svg", path);
+  }
+  return {};
 }
 
 }  // namespace zero1::app

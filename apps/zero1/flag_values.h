@@ -14,4 +14,8 @@ std::int64_t parse_bucket_size(const char* flag, const std::string& text);
 /// buffer. Sets `elems` accordingly; throws InputError that names the flag.
 void apply_bucket_size(const std::string& text, std::optional<std::int64_t>& elems);
 
+/// For CLI11's check() of a flag that names an SVG to write: what is wrong with a name that promises another
+/// kind of picture, else nothing.
+std::string not_an_svg(const std::string& path);
+
 }  // namespace zero1::app

@@ -197,6 +197,7 @@ void add_machine_flags(CLI::App& cmd, TrainOptions& o) {
       ->group(output)
       ->type_name("FILE");
   cmd.add_option("--svg", o.svg, "Draw the ownership map: which rank owns what")
+      ->check(not_an_svg)
       ->group(output)
       ->type_name("FILE.svg");
   cmd.add_option("--log-interval", o.log_interval, "Print every so many iterations (0: none)")

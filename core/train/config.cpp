@@ -181,6 +181,7 @@ std::string to_json(const TrainConfig& c) {
   const DataParallelConfig& d = c.data_parallel;
   const nlohmann::ordered_json json{
       {"model", c.model},
+      {"data", c.data},
       {"num_layers", c.num_layers},
       {"hidden_size", c.hidden_size},
       {"num_attention_heads", c.num_attention_heads},

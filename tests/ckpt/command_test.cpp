@@ -54,6 +54,17 @@ TEST_CASE("train, stop, reshard there and back, go on: the same parameters") {
         expected);
 }
 
+TEST_CASE("a run that saves where another has been further is told so") {
+  const test::TemporaryFolder folder;
+  const std::string save = tiny + "--dp 2 --save " + folder.path("run");
+  const std::string note = "/run has checkpoints up to step 4 already";
+  CHECK(!test::run_zero1(save + " --train-iters 4").says("has checkpoints"));
+  CHECK(!test::run_zero1(save + " --train-iters 5 --load " + folder.path("run")).says("has checkpoints"));
+  std::filesystem::remove_all(folder.path("run/step_00000005"));
+  CHECK(test::run_zero1(save + " --train-iters 2").says(note));
+  CHECK(test::run_zero1(save + " --train-iters 3 --load " + folder.path("run")).says(note));
+}
+
 TEST_CASE("differences are listed, faults are named") {
   const test::TemporaryFolder folder;
   const std::string root = folder.path("run");

@@ -124,10 +124,16 @@ TEST_CASE("data and clipping are the flags', and told; an imported checkpoint ag
   config.optimizer.clip_grad = 0.5;
   config.shuffle = true;
   config.seed = 7;
+  config.data = "other.txt";
   const std::string notes = joined(ckpt::agree(config, state, specs, own, Hyperparameters::must_agree).notes);
   CHECK(notes.find("--clip-grad: 0.5 from now on, 1 before") != std::string::npos);
   CHECK(notes.find("--seed: 7 from now on") != std::string::npos);
   CHECK(notes.find("the order of the data is another") != std::string::npos);
+  CHECK(notes.find("--data: other.txt from now on, the generated corpus before") != std::string::npos);
+  CHECK(notes.find("the new data are read from sequence 10 on") != std::string::npos);
+  state.config_json = R"({"model": "gpt"})";  // does not say what it read
+  CHECK(joined(ckpt::agree(config, state, specs, own, Hyperparameters::must_agree).notes).find("data: ") ==
+        std::string::npos);
   CHECK(ckpt::agree(config, ckpt::RunState(), specs, own, Hyperparameters::must_agree).notes.empty());
 }
 

@@ -1,6 +1,7 @@
 // `zero1 layout` as people and scripts call it: output, files, exit status.
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -146,6 +147,8 @@ TEST_CASE("the picture is written whole or not at all") {
   CHECK(zero1::read_file(picture) == svg);
   CHECK(run(one + " --svg /nonexistent/map.svg").status == 2);
   CHECK(run(one + " --svg /").status == 2);
+  CHECK(contains(run(one + " --svg map.png").output, "what is written is SVG; end the name with .svg"));
+  CHECK(!std::filesystem::exists("map.png"));
   const std::string spec = folder / "spec.json";
   const std::string text = golden(small_cases)[3].dump();
   zero1::write_file(spec, text);
