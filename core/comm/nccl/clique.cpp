@@ -34,6 +34,8 @@ Clique::Clique(std::shared_ptr<local::Group> group, const LocalWorldOptions& opt
 }
 
 Clique::~Clique() {
+  // What a failed group has left on the GPUs may never end by itself, and whoever frees memory waits for it.
+  if (group_->failure()) abort_all();
   // Finalizing is collective and, here, non-blocking; destroying then frees what is local.
   for (const auto& s : seats_) {
     if (s->comm != nullptr) static_cast<void>(ncclCommFinalize(s->comm));

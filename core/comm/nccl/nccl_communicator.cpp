@@ -93,7 +93,12 @@ Work NcclCommunicator::launch(Stream& stream, local::Launch calls) {
       for (std::size_t i = 0; i < calls.size(); ++i) issue(comm, calls[i], staging[i], cuda.handle());
       together.end();
     });
-    clique_->settle(rank(), what);  // only now it is on the stream
+    try {
+      clique_->settle(rank(), what);  // only now it is on the stream
+    } catch (const NcclError& error) {
+      // It may have failed there already: as when the watch finds that, whoever waits for it is told.
+      group()->abort(rank(), error.what(), local::Group::Reach::everywhere);
+    }
     for (std::size_t i = 0; i < calls.size(); ++i) {
       if (is_maximum(calls[i])) reduce_maximum(cuda.handle(), calls[i], staging[i]);
     }
