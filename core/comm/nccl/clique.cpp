@@ -82,7 +82,7 @@ void Clique::settle(int rank, const std::string& what) {
   }
 }
 
-void Clique::took_off(int rank, std::shared_ptr<Flight> flight) {
+void Clique::take_off(int rank, std::shared_ptr<Flight> flight) {
   Seat& own = seat(rank);
   const std::lock_guard lock(own.mutex);
   own.flights.push_back(std::move(flight));
@@ -92,7 +92,7 @@ bool Clique::in_flight() {
   bool any = false;
   for (const auto& s : seats_) {
     const std::lock_guard lock(s->mutex);
-    while (!s->flights.empty() && s->flights.front()->done.reached()) s->flights.pop_front();
+    while (!s->flights.empty() && s->flights.front()->over()) s->flights.pop_front();
     any = any || !s->flights.empty();
   }
   return any;

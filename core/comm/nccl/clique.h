@@ -3,6 +3,7 @@
 
 #include <nccl.h>
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -17,14 +18,19 @@
 
 namespace zero1::nccl {
 
-/// A launch between its issue and its end on the device.
+/// A launch between the ranks' meeting for it and its end on the device.
 struct Flight {
   explicit Flight(std::string calls, std::shared_ptr<StreamFailure> stream_failure)
       : what(std::move(calls)), failure(std::move(stream_failure)) {}
 
+  bool over() const { return queued && done.reached(); }
+
   std::string what;
   gpu::StreamPoint ready;  ///< the stream has come to the launch
   gpu::StreamPoint done;   ///< and has passed it
+  /// `done` has been recorded. Of a launch that fails before, nobody can tell how much of it runs: it is over
+  /// only when NCCL has been aborted.
+  std::atomic<bool> queued = false;
   std::shared_ptr<StreamFailure> failure;
 };
 
@@ -55,7 +61,9 @@ class Clique {
   /// as `call`, and after the time-out Error naming `what`.
   void settle(int rank, const std::string& what);
 
-  void took_off(int rank, std::shared_ptr<Flight> flight);
+  /// Shows the launch to the watch, from before anything of it is issued: whatever happens then, the stream
+  /// will not be left waiting.
+  void take_off(int rank, std::shared_ptr<Flight> flight);
 
   /// Forgets the flights that have ended; are any left?
   bool in_flight();

@@ -88,6 +88,7 @@ Work NcclCommunicator::launch(Stream& stream, local::Launch calls) {
   try {
     if (last_ && last_stream_ != cuda.handle()) stream.wait(*last_);  // it used the same staging memory
     flight->ready.record(cuda.handle());
+    clique_->take_off(rank(), flight);
     clique_->call(rank(), [&](ncclComm_t comm) {
       NcclGroup together;
       for (std::size_t i = 0; i < calls.size(); ++i) issue(comm, calls[i], staging[i], cuda.handle());
@@ -103,12 +104,12 @@ Work NcclCommunicator::launch(Stream& stream, local::Launch calls) {
       if (is_maximum(calls[i])) reduce_maximum(cuda.handle(), calls[i], staging[i]);
     }
     flight->done.record(cuda.handle());
+    flight->queued = true;
   } catch (const std::exception& error) {
-    // The peers' kernels wait for this one's: the watch will stop them.
+    // The peers' kernels wait for this one's, or what is on the stream for theirs: the watch will stop them.
     group()->abort(rank(), error.what(), local::Group::Reach::everywhere);
     throw;
   }
-  clique_->took_off(rank(), flight);
   last_ = device_.create_event();
   last_stream_ = cuda.handle();
   stream.record(*last_);

@@ -58,6 +58,8 @@ std::vector<std::string> errors_of_two(NcclWorld& world, std::vector<Rank>& rank
       }
     } catch (const PeerError& error) {
       errors[static_cast<std::size_t>(rank)] = fmt::format("{} {}", error.failed_rank(), error.what());
+    } catch (const Error& error) {
+      errors[static_cast<std::size_t>(rank)] = error.what();
     }
   });
   return errors;
@@ -72,19 +74,26 @@ TEST_CASE("two ranks on one GPU are refused, and told what to use") {
                        "NCCL needs a GPU for each rank; --comm local lets ranks share one", InputError);
 }
 
-TEST_CASE("an error that NCCL reports later reaches whoever waits") {
-  NcclWorld world({0, 1}, test::test_group());
-  std::vector<Rank> ranks;
-  for (int rank = 0; rank < 2; ++rank) ranks.emplace_back(world, rank);
-  cuda_emulation::fail_next_collective(1, ncclRemoteError);
-  const auto begin = std::chrono::steady_clock::now();
-  const auto errors = errors_of_two(
-      world, ranks, [] {}, [] {});
-  CHECK_MESSAGE(test::contains(errors[1], "1 rank 1 of 'test-group' has stopped"), errors[1]);
-  CHECK_MESSAGE(test::contains(errors[1], "remote process exited"), errors[1]);
-  CHECK(std::chrono::steady_clock::now() - begin < 10s);
-  CHECK_THROWS_AS(ranks[1].stream->synchronize(), PeerError);
-  CHECK_THROWS_AS(ranks[0].reduce(), PeerError);  // its own share had ended; now it is told
+TEST_CASE("an error of NCCL's reaches whoever waits, whenever it shows") {
+  using cuda_emulation::Shows;
+  for (const Shows shows : {Shows::while_it_runs, Shows::at_once, Shows::as_result}) {
+    CAPTURE(static_cast<int>(shows));
+    NcclWorld world({0, 1}, test::test_group());
+    std::vector<Rank> ranks;
+    for (int rank = 0; rank < 2; ++rank) ranks.emplace_back(world, rank);
+    cuda_emulation::fail_next_collective(1, ncclRemoteError, shows);
+    const auto begin = std::chrono::steady_clock::now();
+    const auto errors = errors_of_two(
+        world, ranks, [] {}, [] {});
+    CHECK_MESSAGE(test::contains(errors[1], "remote process exited"), errors[1]);
+    // With no result, whoever waits is told; and what is on the stream does not keep it for ever.
+    if (shows != Shows::as_result) {
+      CHECK_MESSAGE(test::contains(errors[1], "1 rank 1 of 'test-group' has stopped"), errors[1]);
+    }
+    CHECK_THROWS_AS(ranks[1].stream->synchronize(), PeerError);
+    CHECK_THROWS_AS(ranks[0].reduce(), PeerError);  // its own share had ended; now it is told
+    CHECK(std::chrono::steady_clock::now() - begin < 10s);
+  }
 }
 
 TEST_CASE("a stream that never comes to the collective is named after the time-out") {

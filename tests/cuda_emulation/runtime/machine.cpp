@@ -199,8 +199,8 @@ void set_delays(std::uint64_t seed) {
 void set_race_check(bool on) {
   machine().set_race_check(on);
 }
-void fail_next_collective(int device, int nccl_result) {
-  machine().set_nccl_error(device, nccl_result);
+void fail_next_collective(int device, int nccl_result, Shows shows) {
+  machine().set_nccl_error(device, nccl_result, shows);
 }
 std::size_t allocated_bytes(int device) {
   return machine().heap(device).used();

@@ -46,11 +46,9 @@ class Machine {
   void set_compute_capability(int device, int major, int minor);
   int compute_capability(int device) const { return compute_capability_[index(device)].load(); }
 
-  /// The error that the GPU's next collective is to have, once; 0 is none.
-  int take_nccl_error(int device) {
-    return nccl_error_[index(device)].exchange(0, std::memory_order_relaxed);
-  }
-  void set_nccl_error(int device, int result) { nccl_error_[index(device)] = result; }
+  /// The error that the GPU's next collective is to show so, once; 0 is none.
+  int take_nccl_error(int device, Shows shows) { return nccl_error(device, shows).exchange(0); }
+  void set_nccl_error(int device, int result, Shows shows) { nccl_error(device, shows) = result; }
 
   Heap& heap(int device) { return *heaps_[index(device)]; }
   Place locate(const void* pointer) const;
@@ -67,6 +65,9 @@ class Machine {
 
  private:
   static std::size_t index(int device) { return static_cast<std::size_t>(device); }
+  std::atomic<int>& nccl_error(int device, Shows shows) {
+    return nccl_errors_[index(device)][static_cast<std::size_t>(shows)];
+  }
 
   std::atomic<int> device_count_;
   std::atomic<Lagging> lagging_;
@@ -75,7 +76,7 @@ class Machine {
   std::atomic<bool> race_check_;
   std::atomic<bool> peer_access_possible_;
   std::array<std::atomic<int>, max_devices> compute_capability_;  ///< 10 * major + minor
-  std::array<std::atomic<int>, max_devices> nccl_error_{};
+  std::array<std::array<std::atomic<int>, 3>, max_devices> nccl_errors_{};  ///< by Shows
   std::array<Heap*, max_devices> heaps_;
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, std::size_t> pinned_;

@@ -12,7 +12,14 @@ using namespace cuda_emulation;
 
 namespace {
 
-void launch(const Ref<Member>& member, cudaStream_t stream, const std::vector<Call>& calls) {
+/// An error that a test wants to show before the launch runs.
+ncclResult_t early_error(const Member& member, Shows shows) {
+  return static_cast<ncclResult_t>(machine().take_nccl_error(member.device, shows));
+}
+
+ncclResult_t launch(const Ref<Member>& member, cudaStream_t stream, const std::vector<Call>& calls) {
+  const ncclResult_t result = early_error(*member, Shows::as_result);
+  const ncclResult_t error = result != ncclSuccess ? result : early_error(*member, Shows::at_once);
   const Ref<Queue> queue = queue_of(stream);
   std::vector<std::pair<RoundKey, Call>> keyed;
   keyed.reserve(calls.size());
@@ -21,6 +28,7 @@ void launch(const Ref<Member>& member, cudaStream_t stream, const std::vector<Ca
     const Quiet quiet;
     const std::lock_guard lock(member->group->mutex);
     ++member->outstanding;
+    if (error != ncclSuccess) member->error = error;
     for (const auto& [key, call] : keyed) {
       const bool message = call.kind == CallKind::send || call.kind == CallKind::receive;
       member->group->round(key, message ? 2 : member->group->size());
@@ -28,10 +36,12 @@ void launch(const Ref<Member>& member, cudaStream_t stream, const std::vector<Ca
   }
   const std::uint64_t number = submit_in_order(queue, [member, keyed] { member->run(keyed); });
   member->announce(keyed, queue, number);
+  return result;
 }
 
 /// The calls of one communicator and stream become one launch.
-void launch_all(std::vector<OpenGroup::PendingCall> pending) {
+ncclResult_t launch_all(std::vector<OpenGroup::PendingCall> pending) {
+  ncclResult_t result = ncclSuccess;
   while (!pending.empty()) {
     const Ref<Member> member = pending.front().member;
     cudaStream_t const stream = pending.front().stream;
@@ -44,9 +54,11 @@ void launch_all(std::vector<OpenGroup::PendingCall> pending) {
         rest.push_back(call);
       }
     }
-    launch(member, stream, mine);
+    const ncclResult_t launched = launch(member, stream, mine);
+    if (result == ncclSuccess) result = launched;
     pending.swap(rest);
   }
+  return result;
 }
 
 struct Buffer {
@@ -120,12 +132,9 @@ ncclResult_t issue(const Call& call, ncclComm_t comm, cudaStream_t stream) {
   }
   if (state != ncclSuccess) return state;
   if (const auto error = check_call(call, *member, stream)) return error;
-  if (open_group().depth == 0) {
-    launch(member, stream, {call});
-  } else {
-    const Quiet quiet;
-    open_group().calls.push_back({member, stream, call});
-  }
+  if (open_group().depth == 0) return launch(member, stream, {call});
+  const Quiet quiet;
+  open_group().calls.push_back({member, stream, call});
   return ncclSuccess;
 }
 
@@ -146,8 +155,7 @@ ncclResult_t ncclGroupEnd() {
   for (const Ref<Member>& member : initialised) {
     if (const auto error = wait_until_joined(*member)) return error;
   }
-  launch_all(std::move(calls));
-  return ncclSuccess;
+  return launch_all(std::move(calls));
 }
 
 ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t receive_count,

@@ -201,8 +201,10 @@ bool Member::collect(const RoundKey& key, const Call& call) {
     }
     group->changed.wait(lock, [&] { return aborted || round->complete(); });
     if (aborted) return false;
-    if (const ncclResult_t injected = static_cast<ncclResult_t>(machine().take_nccl_error(device))) {
-      error = injected;
+    if (const int injected = machine().take_nccl_error(device, Shows::while_it_runs)) {
+      error = static_cast<ncclResult_t>(injected);
+    }
+    if (error != ncclSuccess) {
       wait_for_abort(lock);
       return false;
     }

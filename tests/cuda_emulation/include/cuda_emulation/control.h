@@ -47,9 +47,15 @@ void set_delays(std::uint64_t seed);
 /// runs every block on an OS thread of its own.
 void set_race_check(bool on);
 
-/// The next collective that runs on this GPU never ends, and its communicator reports `nccl_result`
-/// (an ncclResult_t) as asynchronous error.
-void fail_next_collective(int device, int nccl_result);
+/// When a collective's error comes to light.
+enum class Shows {
+  while_it_runs,  ///< as asynchronous error, once all ranks have come
+  at_once,        ///< as asynchronous error, already when the call or the group's end returns
+  as_result,      ///< so, and as the result of the call or of the group's end
+};
+
+/// The next collective of this GPU never ends, and its communicator reports `nccl_result` (an ncclResult_t).
+void fail_next_collective(int device, int nccl_result, Shows shows = Shows::while_it_runs);
 
 /// To show that no wait is there for nothing: the `number`-th cudaStreamWaitEvent from now on, from 0, of the
 /// streams of GPU `device` does nothing, and then again each `every`-th after it (0: only that one).
