@@ -25,6 +25,20 @@ struct LeftOut {
   std::int64_t every = 0;
 };
 
+/// What a rank allocates. It lives until all ranks are done: where a wait is left out, a peer may still be
+/// reading when this rank has finished.
+class Memory {
+ public:
+  explicit Memory(Device& device) : device_(device) {}
+  TensorView floats(std::int64_t count) {
+    return blocks_.emplace_back(device_.allocate(count * 4, MemoryKind::other)).view(DType::fp32);
+  }
+
+ private:
+  Device& device_;
+  std::vector<DeviceMemory> blocks_;
+};
+
 /// Runs `body` with a communicator on each of two GPUs, under the delays of `seed`.
 template <class World, class Body>
 void run_delayed(std::uint64_t seed, const LeftOut& left_out, const Body& body) {
@@ -37,9 +51,11 @@ void run_delayed(std::uint64_t seed, const LeftOut& left_out, const Body& body) 
   for (int rank = 0; rank < ranks; ++rank) {
     communicators.push_back(world.communicator(rank, *devices[static_cast<std::size_t>(rank)]));
   }
+  std::vector<Memory> memories;
+  for (const auto& device : devices) memories.emplace_back(*device);
   run_ranks(ranks, [&](int rank) {
     const auto r = static_cast<std::size_t>(rank);
-    body(*devices[r], *communicators[r]);
+    body(*devices[r], *communicators[r], memories[r]);
   });
   communicators.clear();
   cuda_emulation::set_delays(0);
@@ -47,9 +63,9 @@ void run_delayed(std::uint64_t seed, const LeftOut& left_out, const Body& body) 
 
 /// How many of `seen`'s rounds are not all `expected(round)`; waits for the stream.
 template <class Expected>
-int wrong_rounds(Device& device, Stream& stream, const DeviceMemory& seen, const Expected& expected) {
-  std::vector<float> values(static_cast<std::size_t>(seen.bytes()) / sizeof(float));
-  device.copy_to_host(stream, values.data(), seen.view(DType::fp32));
+int wrong_rounds(Device& device, Stream& stream, ConstTensorView seen, const Expected& expected) {
+  std::vector<float> values(static_cast<std::size_t>(seen.numel));
+  device.copy_to_host(stream, values.data(), seen);
   stream.synchronize();
   int wrong = 0;
   for (int round = 0; round < rounds; ++round) {
@@ -62,19 +78,17 @@ int wrong_rounds(Device& device, Stream& stream, const DeviceMemory& seen, const
 /// Each round every rank writes its piece, gathers, and keeps its peer's. The next round overwrites.
 int wrong_gathers(std::uint64_t seed, const LeftOut& left_out) {
   std::atomic<int> wrong{0};
-  run_delayed<LocalGpuWorld>(seed, left_out, [&](Device& device, Communicator& communicator) {
+  run_delayed<LocalGpuWorld>(seed, left_out, [&](Device& device, Communicator& communicator, Memory& memory) {
     const int rank = communicator.rank();
     const auto stream = device.create_stream(StreamKind::communication);
-    const DeviceMemory data = device.allocate(2 * numel * 4, MemoryKind::other),
-                       seen = device.allocate(rounds * numel * 4, MemoryKind::other);
-    const TensorView both = data.view(DType::fp32);
+    const TensorView both = memory.floats(2 * numel), seen = memory.floats(rounds * numel);
     const TensorView own = both.slice(Range{0, numel}.shifted(rank * numel)),
                      peers = both.slice(Range{0, numel}.shifted((1 - rank) * numel));
     device.ops().fill(*stream, both, -1);
     for (int round = 0; round < rounds; ++round) {
       device.ops().fill(*stream, own, static_cast<float>(2 * round + rank));
       communicator.all_gather(*stream, both, own);
-      device.ops().cast(*stream, seen.view(DType::fp32, round * numel, numel), peers);
+      device.ops().cast(*stream, seen.slice(Range{0, numel}.shifted(round * numel)), peers);
     }
     wrong += wrong_rounds(device, *stream, seen, [&](int round) { return 2.0F * round + 1.0F - rank; });
   });
@@ -85,15 +99,14 @@ int wrong_gathers(std::uint64_t seed, const LeftOut& left_out) {
 template <class World>
 int wrong_maxima(std::uint64_t seed, const LeftOut& left_out) {
   std::atomic<int> wrong{0};
-  run_delayed<World>(seed, left_out, [&](Device& device, Communicator& communicator) {
+  run_delayed<World>(seed, left_out, [&](Device& device, Communicator& communicator, Memory& memory) {
     struct Side {
       std::unique_ptr<Stream> stream;
-      DeviceMemory data, seen;
+      TensorView data, seen;
     };
     std::vector<Side> sides;
     for (const StreamKind kind : {StreamKind::communication, StreamKind::compute}) {
-      sides.push_back({device.create_stream(kind), device.allocate(numel * 4, MemoryKind::other),
-                       device.allocate(rounds * numel * 4, MemoryKind::other)});
+      sides.push_back({device.create_stream(kind), memory.floats(numel), memory.floats(rounds * numel)});
     }
     const auto sent = [&](int round, int side, int rank) {
       return static_cast<float>(4 * round + 2 * side + rank);
@@ -101,10 +114,9 @@ int wrong_maxima(std::uint64_t seed, const LeftOut& left_out) {
     for (int round = 0; round < rounds; ++round) {
       for (int side = 0; side < 2; ++side) {
         const Side& s = sides[static_cast<std::size_t>(side)];
-        const TensorView data = s.data.view(DType::fp32);
-        device.ops().fill(*s.stream, data, sent(round, side, communicator.rank()));
-        communicator.all_reduce(*s.stream, data, ReduceOp::max);
-        device.ops().cast(*s.stream, s.seen.view(DType::fp32, round * numel, numel), data);
+        device.ops().fill(*s.stream, s.data, sent(round, side, communicator.rank()));
+        communicator.all_reduce(*s.stream, s.data, ReduceOp::max);
+        device.ops().cast(*s.stream, s.seen.slice(Range{0, numel}.shifted(round * numel)), s.data);
       }
     }
     for (int side = 0; side < 2; ++side) {
