@@ -75,7 +75,7 @@ class Machine {
   Delays delays_;
   std::atomic<bool> race_check_;
   std::atomic<bool> peer_access_possible_;
-  std::array<std::atomic<int>, max_devices> compute_capability_;  ///< 10 * major + minor
+  std::array<std::atomic<int>, max_devices> compute_capability_;            ///< 10 * major + minor
   std::array<std::array<std::atomic<int>, 3>, max_devices> nccl_errors_{};  ///< by Shows
   std::array<Heap*, max_devices> heaps_;
   mutable std::mutex mutex_;
