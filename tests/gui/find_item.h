@@ -25,7 +25,7 @@ inline ImVec2 find_item(Gui& gui, const std::string& window, const std::string& 
   const ImVec2 size = ImGui::GetIO().DisplaySize;
   for (float y = 4; y < size.y; y += 7) {
     for (float x = 4; x < size.x; x += 12) {
-      ImGui::GetIO().MousePos = {x, y};
+      input::feed_position(ImGui::GetIO(), {x, y});
       gui.frame();
       if (ImGui::GetHoveredID() == id) return {x, y};
     }

@@ -1,5 +1,4 @@
-// Draws panels without a window: an ImGui context with no back end, and input set by hand. The one place that
-// knows how this version of ImGui is fed; 1.87 changes that.
+// Draws panels without a window: an ImGui context with no back end, and input set by hand.
 #pragma once
 
 #include <imgui.h>
@@ -8,6 +7,7 @@
 #include <functional>
 #include <string>
 
+#include "viz/panels/input_feed.h"
 #include "viz/panels/panel.h"
 
 namespace zero1::viz::test {
@@ -27,8 +27,10 @@ class Gui {
     io.DisplaySize = {width, height};
     io.DeltaTime = 1.0F / 60;
     io.BackendFlags |= ImGuiBackendFlags_RendererHasVtxOffset;
-    io.MousePos = {-1, -1};
+    input::feed_position(io, {-1, -1});
+    input::see_all_at_once(io);
     io.Fonts->Build();
+#if IMGUI_VERSION_NUM < 18700
     // As GLFW numbers keys that are letters or signs; the others lie above.
     for (int key = 0; key < ImGuiKey_COUNT; ++key) io.KeyMap[key] = first_named_key + key;
     for (const auto& [key, letter] :
@@ -36,6 +38,7 @@ class Gui {
           std::pair{ImGuiKey_X, 'X'}, std::pair{ImGuiKey_Y, 'Y'}, std::pair{ImGuiKey_Z, 'Z'}})
       io.KeyMap[key] = letter;
     io.KeyMap[ImGuiKey_Space] = ' ';
+#endif
   }
 
   /// A panel in a window that fills the display.
@@ -55,7 +58,9 @@ class Gui {
 
   Gui(const Gui&) = delete;
   Gui& operator=(const Gui&) = delete;
-  ~Gui() { ImGui::DestroyContext(context_); }
+  ~Gui() {
+    ImGui::DestroyContext(context_);
+  }
 
   void frame(int count = 1) {
     for (int i = 0; i < count; ++i) {
@@ -68,7 +73,7 @@ class Gui {
   }
 
   void move(ImVec2 to) {
-    ImGui::GetIO().MousePos = to;
+    input::feed_position(ImGui::GetIO(), to);
     frame(2);
   }
   /// Moves, presses, releases: a click takes three frames.
@@ -83,11 +88,11 @@ class Gui {
     release(button);
   }
   void press(int button = 0) {
-    ImGui::GetIO().MouseDown[button] = true;
+    input::feed_button(ImGui::GetIO(), button, true);
     frame();
   }
   void release(int button = 0) {
-    ImGui::GetIO().MouseDown[button] = false;
+    input::feed_button(ImGui::GetIO(), button, false);
     frame(2);
   }
   void drag(ImVec2 from, ImVec2 to, int button = 0) {
@@ -95,33 +100,48 @@ class Gui {
     press(button);
     for (int i = 1; i <= 4; ++i) {
       const float part = static_cast<float>(i) / 4;
-      ImGui::GetIO().MousePos = {from.x + (to.x - from.x) * part, from.y + (to.y - from.y) * part};
+      input::feed_position(ImGui::GetIO(),
+                           {from.x + (to.x - from.x) * part, from.y + (to.y - from.y) * part});
       frame();
     }
     release(button);
   }
   void wheel(ImVec2 at, float notches) {
     move(at);
-    ImGui::GetIO().MouseWheel = notches;
+    input::feed_wheel(ImGui::GetIO(), {0, notches});
     frame(2);
   }
 
   /// A key that ImGui names, or a letter, digit or sign as its upper-case character.
-  void key(ImGuiKey_ named) { tap(first_named_key + named); }
-  void key(char letter) { tap(letter); }
-  /// F1 … F12, numbered as GLFW does.
-  void function_key(int number) { tap(289 + number); }
+  void key(input::NamedKey named) {
+    tap(input::key_of(named));
+  }
+  void key(char letter) {
+    tap(input::key_of(int{letter}));
+  }
+  /// F1 … F12
+  void function_key(int number) {
+    tap(input::key_of(input::function_key(number)));
+  }
   /// By the number that GLFW gives it, for those that ImGui 1.86 has no name for.
-  void press_key(int glfw_key) { tap(glfw_key); }
+  void press_key(int glfw_key) {
+    tap(input::key_of(glfw_key));
+  }
   void hold_key(char letter, bool down) {
-    ImGui::GetIO().KeysDown[static_cast<unsigned char>(letter)] = down;
+    input::feed_key(ImGui::GetIO(), input::key_of(int{letter}), down);
     frame();
   }
-  void ctrl(bool down) { ImGui::GetIO().KeyCtrl = down; }
-  void shift(bool down) { ImGui::GetIO().KeyShift = down; }
+  void ctrl(bool down) {
+    held_.ctrl = down;
+    input::feed_modifiers(ImGui::GetIO(), held_);
+  }
+  void shift(bool down) {
+    held_.shift = down;
+    input::feed_modifiers(ImGui::GetIO(), held_);
+  }
   void ctrl_key(char letter) {
     ctrl(true);
-    tap(letter);
+    key(letter);
     ctrl(false);
     frame();
   }
@@ -132,7 +152,9 @@ class Gui {
   }
 
   /// Of the last frame, all windows together.
-  int vertices() const { return ImGui::GetDrawData()->TotalVtxCount; }
+  int vertices() const {
+    return ImGui::GetDrawData()->TotalVtxCount;
+  }
   /// Triangles of the last frame that have this colour in all corners, whatever its alpha.
   int triangles_coloured(ImU32 colour) const {
     const ImU32 mask = ~static_cast<ImU32>(IM_COL32_A_MASK);
@@ -156,16 +178,19 @@ class Gui {
   }
 
  private:
+#if IMGUI_VERSION_NUM < 18700
   static constexpr int first_named_key = 400;
+#endif
 
-  void tap(int index) {
-    ImGui::GetIO().KeysDown[index] = true;
+  void tap(ImGuiKey key) {
+    input::feed_key(ImGui::GetIO(), key, true);
     frame();
-    ImGui::GetIO().KeysDown[index] = false;
+    input::feed_key(ImGui::GetIO(), key, false);
     frame(2);
   }
 
   Draw draw_;
+  input::Modifiers held_;
   ImGuiContext* context_ = nullptr;
 };
 

@@ -8,20 +8,36 @@
 #include <string>
 
 using zero1::viz::InputQueue;
+namespace input = zero1::viz::input;
 
 namespace {
 
 /// What ImGui would see, frame by frame.
 struct Frames {
   InputQueue queue;
-  ImGuiIO io;
+  ImGuiContext* context = ImGui::CreateContext();
+  ImGuiIO& io = ImGui::GetIO();
+  bool began = false;
+
+  Frames() {
+    io.IniFilename = nullptr;
+    io.DisplaySize = {400, 500};
+    io.Fonts->Build();
+  }
+  Frames(const Frames&) = delete;
+  Frames& operator=(const Frames&) = delete;
+  ~Frames() {
+    if (began) ImGui::EndFrame();
+    ImGui::DestroyContext(context);
+  }
 
   void next() {
-    io.MouseWheel = io.MouseWheelH = 0;
-    io.InputQueueCharacters.clear();
+    if (began) ImGui::EndFrame();
+    began = true;
     queue.deliver(io);
+    ImGui::NewFrame();
   }
-  bool down(int key) const { return io.KeysDown[key]; }
+  bool down(int key) const { return ImGui::IsKeyDown(input::key_of(key)); }
   void tap(int key) {
     queue.key(key, true);
     queue.key(key, false);

@@ -13,7 +13,7 @@ constexpr float second_column_ems = 14;
 
 /// There is nothing on the page that ImGui's own keys could go to.
 void scroll_by_keys() {
-  const auto pressed = [](ImGuiKey_ key) { return input::pressed(key, true) ? 1.0F : 0.0F; };
+  const auto pressed = [](input::NamedKey key) { return input::pressed(key, true) ? 1.0F : 0.0F; };
   const float line_px = 2 * ImGui::GetTextLineHeightWithSpacing();
   const float page_px = 0.8F * ImGui::GetWindowHeight();
   const float by = line_px * (pressed(ImGuiKey_DownArrow) - pressed(ImGuiKey_UpArrow)) +

@@ -7,12 +7,15 @@
 #include <deque>
 #include <variant>
 
+#include "viz/panels/input_feed.h"
+
 namespace zero1::viz {
 
-/// ImGui 1.86 sees input as a state, once per frame. A key that is pressed and released between two frames
-/// would never have been down, a click followed by a move would land where the move ended. So what happens is
-/// queued in its order, and each frame is given as much of it as ImGui can see at once: a second change of
-/// the same key or button, or the end of Ctrl behind the letter it belongs to, waits for the next frame.
+/// ImGui 1.86 sees input as a state, once per frame (later ones have a queue like this one, switched off
+/// here). A key that is pressed and released between two frames would never have been down, a click followed
+/// by a move would land where the move ended. So what happens is queued in its order, and each frame is given
+/// as much of it as ImGui can see at once: a second change of the same key or button, or the end of Ctrl
+/// behind the letter it belongs to, waits for the next frame.
 class InputQueue {
  public:
   // Called as things happen. Keys and buttons are numbered as ImGui's back end does: by GLFW's constants.
@@ -30,6 +33,9 @@ class InputQueue {
   bool waiting() const { return !queue_.empty(); }
 
  private:
+  static constexpr int key_count = 512;  ///< more than GLFW numbers
+  static constexpr int button_count = IM_ARRAYSIZE(ImGuiIO::MouseDown);
+
   struct Key {
     int key;
     bool down;
@@ -52,13 +58,14 @@ class InputQueue {
 
   static bool fits(const Input& input, const Frame& frame);
   void apply(const Input& input, Frame& frame, ImGuiIO& io);
+  input::Modifiers modifiers() const;
 
   std::deque<Input> queue_;
   int held_buttons_ = 0;  ///< one bit each, as of the end of the queue
   // What ImGui has been told.
   ImVec2 mouse_{-FLT_MAX, -FLT_MAX};
-  bool keys_[IM_ARRAYSIZE(ImGuiIO::KeysDown)] = {};
-  bool buttons_[IM_ARRAYSIZE(ImGuiIO::MouseDown)] = {};
+  bool keys_[key_count] = {};
+  bool buttons_[button_count] = {};
 };
 
 }  // namespace zero1::viz

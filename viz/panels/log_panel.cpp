@@ -267,7 +267,7 @@ void LogPanel::handle_keys(Document& document, std::int64_t visible) {
   if (input::pressed('/')) to_words_ = true;
   if (list_.size() == 0) return;
   const std::int64_t selected = selected_row(document);
-  const bool entered = input::pressed(ImGuiKey_Enter) || input::pressed(ImGuiKey_KeyPadEnter);
+  const bool entered = input::enter_pressed();
   if (selected >= 0 && entered) show_moment_of(document, list_.row(selected));
   if (selected >= 0 && input::menu_pressed()) {
     open_menu(list_.row(selected));
