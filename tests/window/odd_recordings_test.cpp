@@ -90,8 +90,8 @@ void use_everything(ShownDocument& shown, bool brief = false) {
       if (brief && panel == '3') continue;
       shown.gui.ctrl_key(panel);
       for (const char key : {'F', 'L', 'L', 'M', 'T', 'C', '[', ']', ',', '.'}) shown.gui.key(key);
-      for (const ImGuiKey_ key : {ImGuiKey_DownArrow, ImGuiKey_UpArrow, ImGuiKey_LeftArrow,
-                                  ImGuiKey_RightArrow, ImGuiKey_PageDown, ImGuiKey_Home, ImGuiKey_End})
+      for (const input::NamedKey key : {ImGuiKey_DownArrow, ImGuiKey_UpArrow, ImGuiKey_LeftArrow,
+                                        ImGuiKey_RightArrow, ImGuiKey_PageDown, ImGuiKey_Home, ImGuiKey_End})
         shown.gui.key(key);
     }
   }
