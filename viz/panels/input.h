@@ -61,6 +61,12 @@ inline bool shift() {
   return ImGui::GetIO().KeyShift;
 }
 
+/// Leads the keyboard to the item drawn last. (Asked before the item, ImGui 1.90 leads to the one behind it
+/// where the item had its cursor already.)
+inline void focus_last_item() {
+  ImGui::SetKeyboardFocusHere(-1);
+}
+
 /// May a panel take single letters as commands now? Not while a text field has the keyboard, nor with Ctrl.
 inline bool letters_free() {
   return !ImGui::GetIO().WantTextInput && !ImGui::GetIO().KeyCtrl;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "core/base/units.h"
 #include "viz/model/event_index.h"
@@ -110,10 +111,9 @@ bool LogPanel::rows_want_keys() {
 void LogPanel::draw_filter(const Document& document) {
   const float font = ImGui::GetFontSize();
   ImGui::SetNextItemWidth(12 * font);
-  if (to_words_) ImGui::SetKeyboardFocusHere();
-  to_words_ = false;
   const bool entered = ImGui::InputTextWithHint("##text", "words", text_.data(), text_.size(),
                                                 ImGuiInputTextFlags_EnterReturnsTrue);
+  if (std::exchange(to_words_, false)) input::focus_last_item();
   to_rows_ = to_rows_ || entered;
   same_line_for(9 * font);
   ImGui::SetNextItemWidth(9 * font);

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 
 #include "viz/panels/draw.h"
+#include "viz/panels/input.h"
 #include "viz/panels/piece_style.h"
 
 namespace zero1::viz {
@@ -16,10 +18,9 @@ void MapSearch::forget() {
 
 void MapSearch::draw(Document& document, const OwnershipMap& map) {
   ImGui::SetNextItemWidth(13 * ImGui::GetFontSize());
-  if (focus_) ImGui::SetKeyboardFocusHere();
-  focus_ = false;
   const bool entered = ImGui::InputTextWithHint("##search", "search a parameter  (/)", text_.data(),
                                                 text_.size(), ImGuiInputTextFlags_EnterReturnsTrue);
+  if (std::exchange(focus_, false)) input::focus_last_item();
   if (ImGui::IsItemEdited()) {
     forget();
     if (text_[0] != '\0') found_ = map.find(text_.data());

@@ -68,9 +68,10 @@ void TimelinePanel::draw(Document& document, const Theme& theme) {
 void TimelinePanel::draw_toolbar(Document& document, const Theme& theme) {
   const float font = ImGui::GetFontSize();
   ImGui::SetNextItemWidth(15 * font);
-  if (std::exchange(focus_search_, false)) ImGui::SetKeyboardFocusHere();
-  if (ImGui::InputTextWithHint("##search", "search  (Ctrl+F)", search_text_.data(), search_text_.size(),
-                               ImGuiInputTextFlags_EnterReturnsTrue)) {
+  const bool entered = ImGui::InputTextWithHint("##search", "search  (Ctrl+F)", search_text_.data(),
+                                                search_text_.size(), ImGuiInputTextFlags_EnterReturnsTrue);
+  if (std::exchange(focus_search_, false)) input::focus_last_item();
+  if (entered) {
     search(document, input::shift() ? -1 : 1);
     focus_search_ = true;
   }
