@@ -27,25 +27,24 @@ if(ZERO1_SANITIZE)
 endif()
 target_compile_options(zero1_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
 
-# zero1_precompile(TARGET HEADER …): where clang compiles, reads what most files of a target include once for all of
-# them: the given headers and these. g++ compiles without, since it would then warn of the standard library's own
-# code; so no file can count on it.
+# zero1_precompile(TARGET HEADER …): where clang compiles, and the target has files enough to gain by it, reads what
+# most of them include once for all: the given headers and these. g++ compiles without, since it would then warn of
+# the standard library's own code; so no file can count on it.
 function(zero1_precompile target)
-  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  get_target_property(sources ${target} SOURCES)
+  list(LENGTH sources count)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND count GREATER 6)
     target_precompile_headers(${target} PRIVATE ${ARGN} <fmt/format.h> <nlohmann/json.hpp> <algorithm> <functional>
       <map> <memory> <mutex> <optional> <string> <vector>)
   endif()
 endfunction()
 
-# zero1_library(NAME SOURCES … LINK …): a static library of the core.
+# zero1_library(NAME SOURCES … PRECOMPILE … LINK …): a static library of the core.
 function(zero1_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;PRECOMPILE;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC zero1_options ${ARG_LINK})
-  list(LENGTH ARG_SOURCES count)
-  if(count GREATER 6 AND NOT "${ARG_SOURCES}" MATCHES "[.]cu(;|$)")
-    zero1_precompile(${name})
-  endif()
+  zero1_precompile(${name} ${ARG_PRECOMPILE})
 endfunction()
 
 # zero1_command_line(TARGET …): code that reads flags. It runs once, and CLI11 takes up to half a minute a file
