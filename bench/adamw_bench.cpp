@@ -6,10 +6,10 @@
 // reads and writes and hardly any arithmetic (each in-out stream is scaled, the gradient is added).
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <vector>
 
+#include "bench/flags.h"
 #include "core/base/clock.h"
 #include "core/device/cpu/cpu_device.h"
 #include "core/device/cpu/vec.h"
@@ -112,14 +112,15 @@ void run(int threads, std::int64_t elems, int repeats) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("AdamW shard step against the bandwidth of a loop with the same reads and writes.");
+  zero1::bench::Flags flags(
+      "AdamW shard step against the bandwidth of a loop with the same reads and writes.");
   std::vector<int> threads{1, 2};
   std::int64_t elems = 1 << 24;
   int repeats = 10;
-  app.add_option("--threads", threads, "thread counts to run")->capture_default_str();
-  app.add_option("--elems", elems, "elements of the shard")->capture_default_str();
-  app.add_option("--repeats", repeats, "steps; the best counts")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  flags.add("--threads", threads, "thread counts to run");
+  flags.add("--elems", elems, "elements of the shard");
+  flags.add("--repeats", repeats, "steps; the best counts");
+  flags.parse(argc, argv);
   fmt::print("{:>7}  {:<28}{:>6}{:>12}{:>12}{:>8}\n", "threads", "shard", "B/el", "AdamW GB/s", "bound GB/s",
              "ratio");
   for (const int n : threads) run(n, elems, repeats);

@@ -5,10 +5,10 @@
 // ordinary stores, on the same threads.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <vector>
 
+#include "bench/flags.h"
 #include "core/base/clock.h"
 #include "core/device/cpu/cpu_device.h"
 #include "core/device/cpu/vec.h"
@@ -67,14 +67,14 @@ void run(int threads, std::int64_t elems, int repeats) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Conversions of dtypes against copy bandwidth.");
+  zero1::bench::Flags flags("Conversions of dtypes against copy bandwidth.");
   std::vector<int> threads{1, 2};
   std::int64_t elems = 1 << 24;
   int repeats = 10;
-  app.add_option("--threads", threads, "thread counts to run")->capture_default_str();
-  app.add_option("--elems", elems, "elements to convert")->capture_default_str();
-  app.add_option("--repeats", repeats, "calls; the best counts")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  flags.add("--threads", threads, "thread counts to run");
+  flags.add("--elems", elems, "elements to convert");
+  flags.add("--repeats", repeats, "calls; the best counts");
+  flags.parse(argc, argv);
   fmt::print("{:>7}  {:<24}{:>12}{:>12}{:>8}\n", "threads", "cast", "cast GB/s", "copy GB/s", "ratio");
   for (const int n : threads) run(n, elems, repeats);
   return 0;

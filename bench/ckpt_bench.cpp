@@ -14,13 +14,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <limits>
 
+#include "bench/flags.h"
 #include "ckpt/gather.h"
 #include "ckpt/verify.h"
 #include "ckpt/write.h"
@@ -176,7 +176,8 @@ void memory_row(const char* what, std::int64_t limit, const std::function<void()
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Saving, loading, resharding and gathering against moving the same bytes plainly");
+  zero1::bench::Flags flags(
+      "Saving, loading, resharding and gathering against moving the same bytes plainly");
   std::string size = "512MiB";
   std::string folder = fs::temp_directory_path() / fmt::format("zero1-ckpt-bench-{}", ::getpid());
   std::string generate;
@@ -185,15 +186,15 @@ int main(int argc, char** argv) {
   int to = 12;
   int workers = 1;
   int rounds = 3;
-  app.add_option("--size", size, "Of the checkpoint")->capture_default_str();
-  app.add_option("--dp", dp, "Ranks")->capture_default_str();
-  app.add_option("--to", to, "Ranks to reshard to")->capture_default_str();
-  app.add_option("--workers", workers, "Files written side by side")->capture_default_str();
-  app.add_option("--rounds", rounds, "Of ours and the bound in turn")->capture_default_str();
-  app.add_option("--mem-limit", mem_limit, "For the element buffers")->capture_default_str();
-  app.add_option("--folder", folder, "Where to work: the disk that is measured")->capture_default_str();
-  app.add_option("--generate", generate, "Only write a checkpoint of this size into this folder");
-  CLI11_PARSE(app, argc, argv);
+  flags.add("--size", size, "Of the checkpoint");
+  flags.add("--dp", dp, "Ranks");
+  flags.add("--to", to, "Ranks to reshard to");
+  flags.add("--workers", workers, "Files written side by side");
+  flags.add("--rounds", rounds, "Of ours and the bound in turn");
+  flags.add("--mem-limit", mem_limit, "For the element buffers");
+  flags.add("--folder", folder, "Where to work: the disk that is measured");
+  flags.add("--generate", generate, "Only write a checkpoint of this size into this folder");
+  flags.parse(argc, argv);
   const Table table;
   const LayoutCase from = layout_of(parse_bytes(size), dp);
   ckpt::WriteOptions options;

@@ -12,7 +12,6 @@
 // does. The last table is the time of the smallest possible all-reduce: pure rendezvous.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <barrier>
 #include <cstdlib>
@@ -21,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/flags.h"
 #include "core/base/clock.h"
 #include "core/base/units.h"
 #include "core/comm/local/local_world.h"
@@ -171,12 +171,12 @@ void print_latency(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("In-process collectives against the memory traffic they cannot avoid");
+  zero1::bench::Flags flags("In-process collectives against the memory traffic they cannot avoid");
   Options options;
-  app.add_option("--ranks", options.ranks, "Group sizes")->delimiter(',')->check(CLI::Range(2, 64));
-  app.add_option("--mib", options.mib, "Bucket sizes in MiB")->delimiter(',')->check(CLI::Range(1, 4096));
-  app.add_option("--rounds", options.rounds, "Rounds, of which the best counts")->check(CLI::Range(1, 1000));
-  CLI11_PARSE(app, argc, argv);
+  flags.add("--ranks", options.ranks, "Group sizes");
+  flags.add("--mib", options.mib, "Bucket sizes in MiB");
+  flags.add("--rounds", options.rounds, "Rounds, of which the best counts");
+  flags.parse(argc, argv);
   fmt::print(
       "moved: reduce-scatter (n+1) S, all-gather 2(n-1) S, all-reduce 2n S; bound = moved / copy; ratio = "
       "bound / time\n\n");

@@ -1,12 +1,12 @@
 // What a run pays for being watched, and how soon an event is in the index.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <thread>
 #include <vector>
 
+#include "bench/flags.h"
 #include "core/train/trainer.h"
 #include "viz/model/element_probe.h"
 #include "viz/model/event_index.h"
@@ -111,16 +111,16 @@ void measure_latency(double seconds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("What a run pays for being watched");
+  zero1::bench::Flags flags("What a run pays for being watched");
   int dp = 1;
   std::int64_t iters = 100;
   int repeats = 99;
   double seconds = 5;
-  app.add_option("--dp", dp, "ranks; fewer than cores, so that the watcher has one");
-  app.add_option("--iters", iters, "iterations of each run");
-  app.add_option("--repeats", repeats, "runs of each kind");
-  app.add_option("--seconds", seconds, "of the latency's measurement");
-  CLI11_PARSE(app, argc, argv);
+  flags.add("--dp", dp, "ranks; fewer than cores, so that the watcher has one");
+  flags.add("--iters", iters, "iterations of each run");
+  flags.add("--repeats", repeats, "runs of each kind");
+  flags.add("--seconds", seconds, "of the latency's measurement");
+  flags.parse(argc, argv);
   fmt::print("Watching a run: ms per step drained and indexed at 60 Hz over ms per step of train() alone.\n");
   measure_slowdown(dp, iters, repeats);
   measure_latency(seconds);

@@ -4,11 +4,11 @@
 // same run. Rows: Y = X·Wᵀ (forward), dX = dY·W, dW += dYᵀ·X in fp32, for each weight of the layer.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <vector>
 
+#include "bench/flags.h"
 #include "core/base/clock.h"
 #include "core/device/cpu/cpu_device.h"
 
@@ -95,14 +95,14 @@ void print_layer(const Bench& bench, DType dtype, std::int64_t tokens, std::int6
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Matrix products of a transformer layer against the square product.");
+  zero1::bench::Flags flags("Matrix products of a transformer layer against the square product.");
   int threads = 2, repeats = 5;
   std::int64_t tokens = 2048, width = 768;
-  app.add_option("--threads", threads, "threads of the device")->capture_default_str();
-  app.add_option("--tokens", tokens, "rows of the activations")->capture_default_str();
-  app.add_option("--width", width, "hidden size")->capture_default_str();
-  app.add_option("--repeats", repeats, "calls per product; the best counts")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  flags.add("--threads", threads, "threads of the device");
+  flags.add("--tokens", tokens, "rows of the activations");
+  flags.add("--width", width, "hidden size");
+  flags.add("--repeats", repeats, "calls per product; the best counts");
+  flags.parse(argc, argv);
 
   const auto device = make_cpu_device({.threads = threads});
   const auto stream = device->create_stream(StreamKind::compute);

@@ -8,11 +8,11 @@
 // writes, and the gather's (dp-1)/dp reads and writes of the whole.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "bench/flags.h"
 #include "core/base/clock.h"
 #include "core/base/units.h"
 #include "core/train/trainer.h"
@@ -35,16 +35,16 @@ double copy_bytes_per_ns() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Pipeline overhead per step, apart from model compute"};
+  zero1::bench::Flags flags("Pipeline overhead per step, apart from model compute");
   int dp = 2;
   int layers = 6;
   std::int64_t hidden = 512;
   bool overlap = false;
-  app.add_option("--dp", dp)->capture_default_str();
-  app.add_option("--num-layers", layers)->capture_default_str();
-  app.add_option("--hidden-size", hidden)->capture_default_str();
-  app.add_flag("--overlap", overlap);
-  CLI11_PARSE(app, argc, argv);
+  flags.add("--dp", dp, "ranks");
+  flags.add("--num-layers", layers, "of the model");
+  flags.add("--hidden-size", hidden, "of the model");
+  flags.add("--overlap", overlap, "both overlaps on");
+  flags.parse(argc, argv);
 
   zero1::TrainConfig config;
   config.num_layers = layers;

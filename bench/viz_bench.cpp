@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "bench/big_trace.h"
+#include "bench/flags.h"
 #include "core/base/clock.h"
 #include "core/base/units.h"
 #include "tests/gui/gui_test.h"
@@ -285,11 +285,11 @@ void measure_live(const std::vector<trace::Event>& events, int ranks) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures the window's index and timeline.");
+  zero1::bench::Flags flags("Measures the window's index and timeline.");
   std::string events_text = "10M", keep;
-  app.add_option("--events", events_text, "how many events, such as 1M")->capture_default_str();
-  app.add_option("--keep", keep, "the recording, made if it is not there, and kept");
-  CLI11_PARSE(app, argc, argv);
+  flags.add("--events", events_text, "how many events, such as 1M");
+  flags.add("--keep", keep, "the recording, made if it is not there, and kept");
+  flags.parse(argc, argv);
 
   const std::string path =
       keep.empty()

@@ -2,9 +2,9 @@
 // beside a bound that was measured in the same run. scripts/gpu_check runs it.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <string>
 
+#include "bench/flags.h"
 #include "bench/gpu/sections.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
@@ -63,13 +63,13 @@ int run(const Sizes& sizes, const std::string& path) {
 }  // namespace zero1::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("The CUDA device, communicators and training against measured bounds");
+  zero1::bench::Flags flags("The CUDA device, communicators and training against measured bounds");
   zero1::bench::Sizes sizes;
   std::string json;
-  app.add_flag("--tiny", sizes.tiny, "Sizes that show only that everything runs");
-  app.add_option("--json", json, "Also write the figures here");
-  app.add_option("--rounds", sizes.rounds, "Rounds, of which the best counts")->check(CLI::Range(1, 1000));
-  CLI11_PARSE(app, argc, argv);
+  flags.add("--tiny", sizes.tiny, "Sizes that show only that everything runs");
+  flags.add("--json", json, "Also write the figures here");
+  flags.add("--rounds", sizes.rounds, "Rounds, of which the best counts");
+  flags.parse(argc, argv);
   if (sizes.tiny) {
     sizes.elems = 1 << 12;
     sizes.bucket_mib = {1};

@@ -86,6 +86,17 @@ class Ops {
   virtual void sum_of_squares(Stream& stream, TensorView out, ConstTensorView x, const double* max_abs,
                               std::int64_t total_elems) = 0;
 
+  /// grad_stats into `stats`, and sum_of_squares into `out` under a bound that is a guess: one pass over
+  /// memory where a device can, with the same bits. x may hold anything; `out` is to be thrown away unless
+  /// `stats` then says that all was finite and below a bound with the grids of the guess
+  /// (SliceGrids::exponent_of).
+  virtual void grad_stats_and_sum_of_squares(Stream& stream, TensorView stats, TensorView out,
+                                             ConstTensorView x, const double* guess,
+                                             std::int64_t total_elems) {
+    grad_stats(stream, stats, x);
+    sum_of_squares(stream, out, x, guess, total_elems);
+  }
+
   virtual void adamw(Stream& stream, const AdamWArgs& args) = 0;
 
   // ---- the model; "low" is one of fp32, bf16, fp16, the same for all activations of a call ----

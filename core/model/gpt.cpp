@@ -75,6 +75,7 @@ class Gpt final : public Model {
   void bind(Device& device, Stream& compute, std::vector<ParamBinding> params) override;
   void forward(const Batch& batch, TensorView loss_sum, float loss_grad_scale, ModelHooks& hooks) override;
   void backward(ModelHooks& hooks) override;
+  bool fills_main_grad(int param) const override;
   void evaluate(const Batch& batch, TensorView loss_sum, ModelHooks& hooks) override;
   std::vector<float> initial_values(int param, std::uint64_t seed) const override;
   double flops_per_token(std::int64_t seq_len) const override;
@@ -197,7 +198,7 @@ void Gpt::backward(ModelHooks& hooks) {
   const GptShape shape = shape_of(batch);
 
   hooks.begin_backward(head_layer());
-  linear_backward_weight(context_, wte, saved.logits, saved.ln_f.out, head_shape(batch));
+  linear_backward_weight(context_, wte, saved.logits, saved.ln_f.out, head_shape(batch), hooks);
   hooks.grad_ready(wte);
   Activation d_ln_f = std::move(saved.ln_f.out);  // its last reader is queued: the gradient goes over it
   linear_backward_input(context_, d_ln_f, saved.logits, wte, head_shape(batch));
@@ -229,6 +230,11 @@ void Gpt::backward(ModelHooks& hooks) {
   hooks.grad_ready(wpe);
   hooks.grad_ready(wte);
   hooks.end_backward(0);
+}
+
+/// Every weight of a linear layer; the tied one's first contribution is the head's.
+bool Gpt::fills_main_grad(int param) const {
+  return param != wpe && specs_.at(static_cast<std::size_t>(param)).shape.size() == 2;
 }
 
 std::vector<float> Gpt::initial_values(int param, std::uint64_t seed) const {

@@ -55,7 +55,7 @@ void backward_linear_params(const ModelContext& context, int weight, int bias, C
                             ConstTensorView x, const LinearShape& shape, ModelHooks& hooks) {
   context.ops().bias_backward(*context.stream, context.main_grad(bias), d_y, shape.rows, shape.out);
   hooks.grad_ready(bias);
-  linear_backward_weight(context, weight, d_y, x, shape);
+  linear_backward_weight(context, weight, d_y, x, shape, hooks);
   hooks.grad_ready(weight);
 }
 

@@ -113,6 +113,11 @@ class Mlp final : public Model {
     hooks.end_backward(embed);
   }
 
+  // Optional. linear_backward_weight writes all of a weight's main_grad when it comes first in an iteration,
+  // so the pipeline need not zero it; the embedding's rows and the biases are added to what is there, which
+  // must be 0.
+  bool fills_main_grad(int param) const override { return param % 2 == 0 && param != weight(embed); }
+
   std::vector<float> initial_values(int param, std::uint64_t seed) const override {
     const ParamSpec& spec = specs_.at(static_cast<std::size_t>(param));
     // Biases start at 0.
@@ -192,7 +197,7 @@ class Mlp final : public Model {
     context_.ops().bias_backward(*context_.stream, context_.main_grad(bias(layer)), d_out, shape.rows,
                                  shape.out);
     hooks.grad_ready(bias(layer));
-    linear_backward_weight(context_, weight(layer), d_out, input, shape);
+    linear_backward_weight(context_, weight(layer), d_out, input, shape, hooks);
     hooks.grad_ready(weight(layer));
   }
 

@@ -43,6 +43,13 @@ class ModelHooks {
   virtual void end_forward(int layer) { (void)layer; }
   virtual void begin_backward(int layer) { (void)layer; }
   virtual void end_backward(int layer) { (void)layer; }
+  /// Asked before a contribution that covers all of the parameter's main_grad, where Model::fills_main_grad
+  /// holds: 0 for the first of an iteration, which is written over whatever main_grad holds; else 1, it is
+  /// added.
+  virtual float main_grad_beta(int param) {
+    (void)param;
+    return 1;
+  }
   /// All work that adds this contribution into the parameter's main_grad has been queued. Called once
   /// per contribution: twice for a tied embedding.
   virtual void grad_ready(int param) { (void)param; }
@@ -67,6 +74,13 @@ class Model {
 
   /// Backward of the last forward: adds into every main_grad.
   virtual void backward(ModelHooks& hooks) = 0;
+
+  /// Whether what backward contributes first to the parameter covers all of main_grad and goes by
+  /// ModelHooks::main_grad_beta. Such a main_grad is not zeroed before an iteration.
+  virtual bool fills_main_grad(int param) const {
+    (void)param;
+    return false;
+  }
 
   /// Forward for the loss alone; keeps nothing.
   virtual void evaluate(const Batch& batch, TensorView loss_sum, ModelHooks& hooks) = 0;

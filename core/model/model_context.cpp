@@ -53,7 +53,7 @@ void linear_forward(const ModelContext& context, TensorView y, ConstTensorView x
 }
 
 void linear_backward_weight(const ModelContext& context, int weight, ConstTensorView d_y, ConstTensorView x,
-                            const LinearShape& shape) {
+                            const LinearShape& shape, ModelHooks& hooks) {
   context.ops().matmul(*context.stream, {.a = d_y,
                                          .b = x,
                                          .c = context.main_grad(weight),
@@ -61,7 +61,7 @@ void linear_backward_weight(const ModelContext& context, int weight, ConstTensor
                                          .n = shape.in,
                                          .k = shape.rows,
                                          .transpose_a = true,
-                                         .beta = 1});
+                                         .beta = hooks.main_grad_beta(weight)});
 }
 
 void linear_backward_input(const ModelContext& context, TensorView d_x, ConstTensorView d_y, int weight,

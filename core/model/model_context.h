@@ -72,9 +72,9 @@ struct LinearShape {
 void linear_forward(const ModelContext& context, TensorView y, ConstTensorView x, int weight,
                     const LinearShape& shape);
 
-/// W's main_grad [out, in] += d_yᵀ · x.
+/// W's main_grad [out, in] += d_yᵀ · x; an iteration's first fills it (Model::fills_main_grad may hold).
 void linear_backward_weight(const ModelContext& context, int weight, ConstTensorView d_y, ConstTensorView x,
-                            const LinearShape& shape);
+                            const LinearShape& shape, ModelHooks& hooks);
 
 /// d_x [rows, in] = d_y [rows, out] · W.
 void linear_backward_input(const ModelContext& context, TensorView d_x, ConstTensorView d_y, int weight,

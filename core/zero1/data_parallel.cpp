@@ -59,6 +59,7 @@ DataParallel::DataParallel(RankContext& context, Model& model, const DataParalle
     bindings.push_back({param(p), main_grad(p)});
   model_.bind(context_.device, context_.compute, std::move(bindings));
   build_groups();
+  find_grads_to_zero();
 }
 
 /// Ranks with other parameters, sizes or options would reduce each other's garbage: compare a digest of
@@ -138,6 +139,27 @@ void DataParallel::build_groups() {
   for (const std::size_t g : order) gather_order_.push_back({&groups_[g], first_layer[g]});
 }
 
+/// The buffers less the gradients that are filled, in as few pieces as can be.
+void DataParallel::find_grads_to_zero() {
+  awaits_first_grad_.assign(layout_.specs.size(), false);
+  for (const auto& buffer : buffers_) {
+    std::vector<Range> filled;
+    for (const BucketLayout& bucket : buffer->layout().buckets) {
+      for (const int p : bucket.params) {
+        if (model_.fills_main_grad(p)) filled.push_back(layout_.locations[static_cast<std::size_t>(p)].world);
+      }
+    }
+    std::sort(filled.begin(), filled.end(), [](const Range& a, const Range& b) { return a.start < b.start; });
+    const TensorView grads = buffer->grad_data();
+    std::int64_t start = 0;
+    for (const Range& range : filled) {
+      if (start < range.start) grads_to_zero_.push_back(grads.slice({start, range.start}));
+      start = range.end;
+    }
+    if (start < grads.numel) grads_to_zero_.push_back(grads.slice({start, grads.numel}));
+  }
+}
+
 const ParamAndGradBuffer& DataParallel::buffer_of(int param) const {
   return *buffers_[static_cast<std::size_t>(layout_.locations[static_cast<std::size_t>(param)].buffer)];
 }
@@ -184,11 +206,30 @@ void DataParallel::zero_grad_buffer() {
   event.kind = trace::Kind::zero_grads;
   event.stream = trace::StreamId::compute;
   const auto span = context_.tracer.span(context_.compute, event);
-  for (const auto& buffer : buffers_) context_.device.ops().fill(context_.compute, buffer->grad_data(), 0);
+  Ops& ops = context_.device.ops();
+  if (context_.tracer.gated()) {
+    for (const auto& buffer : buffers_) ops.fill(context_.compute, buffer->grad_data(), 0);
+  } else {
+    for (const TensorView& grads : grads_to_zero_) ops.fill(context_.compute, grads, 0);
+  }
+  for (int p = 0; p < static_cast<int>(awaits_first_grad_.size()); ++p)
+    awaits_first_grad_[static_cast<std::size_t>(p)] = model_.fills_main_grad(p);
   for (BucketGroup& group : groups_) group.reset();
 }
 
+float DataParallel::main_grad_beta(int param) {
+  const bool first = awaits_first_grad_[static_cast<std::size_t>(param)];
+  awaits_first_grad_[static_cast<std::size_t>(param)] = false;
+  return first ? 0 : 1;
+}
+
 void DataParallel::grad_ready(int param) {
+  if (awaits_first_grad_[static_cast<std::size_t>(param)]) {
+    throw std::logic_error(
+        fmt::format("the model says that backward fills the gradient of '{}', but reports it without having "
+                    "asked main_grad_beta",
+                    layout_.specs[static_cast<std::size_t>(param)].name));
+  }
   if (!is_last_microbatch_) return;
   if (context_.tracer.enabled()) {
     const ParamLocation& at = layout_.locations[static_cast<std::size_t>(param)];

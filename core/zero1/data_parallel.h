@@ -49,7 +49,9 @@ class DataParallel : public ModelHooks {
 
   // ---- gradients ----
 
-  /// Queues the zeroing of all gradients and starts a new count. Megatron: `zero_grad_buffer`.
+  /// Starts a new count and queues the zeroing of the gradients, but for those that the model's first
+  /// contribution fills (Model::fills_main_grad): these are zeroed only where somebody may look. Megatron:
+  /// `zero_grad_buffer`.
   void zero_grad_buffer();
 
   /// While it lives, gradients accumulate locally: reports are not counted and nothing is reduced.
@@ -82,6 +84,7 @@ class DataParallel : public ModelHooks {
   void end_forward(int layer) override;
   void begin_backward(int layer) override;
   void end_backward(int layer) override;
+  float main_grad_beta(int param) override;
   void grad_ready(int param) override;
 
  private:
@@ -91,6 +94,7 @@ class DataParallel : public ModelHooks {
   };
 
   void build_groups();
+  void find_grads_to_zero();
   void check_ranks_agree();
   const ParamAndGradBuffer& buffer_of(int param) const;
   int group_of(int param) const;
@@ -109,6 +113,8 @@ class DataParallel : public ModelHooks {
   std::vector<Gather> gather_order_;  ///< in the order in which forward needs them
   std::size_t next_gather_ = 0;       ///< of gather_order_: what comes before has been started
   bool is_last_microbatch_ = true;
+  std::vector<TensorView> grads_to_zero_;  ///< what no first contribution fills, padding included
+  std::vector<bool> awaits_first_grad_;    ///< by parameter: its main_grad is still to be filled
   trace::Tracer::Span layer_span_;
 };
 

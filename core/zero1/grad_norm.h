@@ -17,7 +17,8 @@ struct GradNorm {
 /// Each logical element is counted once (by its owner), padding never. Fp32 sums of squares would change
 /// with the order in which shards and buckets cut the elements; here each square is cut into slices on
 /// grids fixed by the largest gradient, so that all sums are exact and any order gives the same bits
-/// (Ops::sum_of_squares). That takes two small reductions: the largest magnitude, then the slices.
+/// (Ops::sum_of_squares). The largest gradient is known only after all have been read: its grids are guessed
+/// to be those of the iteration before, which most often holds, and else the gradients are read again.
 class GradNormReducer {
  public:
   /// `total_elems`: at least the number of elements over all ranks. `reduce`: false when every rank owns
@@ -29,12 +30,13 @@ class GradNormReducer {
   GradNorm compute(const std::vector<ConstTensorView>& gradients);
 
  private:
-  void reduce_and_read(std::vector<double>& host, TensorView device, const std::vector<ReduceOp>& ops);
+  void reduce_and_read(double* host, TensorView device, const std::vector<ReduceOp>& ops);
 
   RankContext& context_;
   std::int64_t total_elems_;
   bool reduce_;
-  DeviceMemory memory_;  ///< fp64: [0] largest magnitude, [1] non-finite count, [2..5) slices
+  DeviceMemory memory_;  ///< fp64: [0] largest magnitude, [1] non-finite count, [2..5) slices, [5] the guess
+  double guess_ = 0;  ///< what memory_ holds of it: a magnitude with the last iteration's grids; 0: none yet
   std::unique_ptr<Event> inputs_ready_;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "core/device/slice_grids.h"
 #include "device_harness.h"
 
 namespace zero1::test {
@@ -81,6 +82,42 @@ TEST_CASE("sum_of_squares is within 1e-12 of the exact sum") {
           }
         }
       }
+    }
+  });
+}
+
+TEST_CASE("grad_stats_and_sum_of_squares is both, bit for bit, whatever the guess has of the bound's grids") {
+  on_each_backend([](Rig& rig) {
+    for (const DType dtype : low_dtypes) {
+      for (const std::int64_t n : {0, 1, 3, 7, 100, 4097, 70001}) {
+        const auto values = wild_values(dtype, n, 14);
+        const double bound = std::max(largest(values), 1e-4);
+        const Tensor x(rig, dtype, values);
+        const Tensor expected_stats(rig, DType::fp64, std::vector<double>{0, 2});
+        rig.ops.grad_stats(rig.stream, expected_stats, x);
+        const auto expected = summed(rig, x, {{0, n}}, bound, n + 5);
+        const double top = std::ldexp(1, SliceGrids::exponent_of(bound));
+        for (const double guess : {bound, top / 16, top * 0.99, top}) {
+          CAPTURE(guess / bound);
+          const Tensor guessed(rig, DType::fp64, std::vector<double>{guess});
+          const Tensor stats(rig, DType::fp64, std::vector<double>{0, 2});
+          const Tensor out(rig, DType::fp64, std::vector<double>{0, 0, 0});
+          rig.ops.grad_stats_and_sum_of_squares(rig.stream, stats, out, x,
+                                                static_cast<const double*>(guessed.view().data), n + 5);
+          check_equal(stats.read(), expected_stats.read());
+          const bool same_grids = SliceGrids::exponent_of(guess) == SliceGrids::exponent_of(bound);
+          CHECK(same_grids == (guess < top));
+          if (same_grids) check_equal(out.read(), expected);
+        }
+      }
+      // Whatever is there is counted; the sum is then nobody's.
+      const Tensor bad(rig, dtype, std::vector<double>{1, nan, -infinity, 3});
+      const Tensor stats(rig, DType::fp64, std::vector<double>{0, 0});
+      const Tensor out(rig, DType::fp64, std::vector<double>{0, 0, 0});
+      const Tensor guess(rig, DType::fp64, std::vector<double>{0.01});
+      rig.ops.grad_stats_and_sum_of_squares(rig.stream, stats, out, bad,
+                                            static_cast<const double*>(guess.view().data), 4);
+      check_equal(stats.read(), std::vector<double>{3, 2});
     }
   });
 }

@@ -2,7 +2,10 @@
 #include <doctest/doctest.h>
 #include <fmt/core.h>
 
+#include <atomic>
+
 #include "core/base/error.h"
+#include "core/trace/gate.h"
 #include "tests/multirank/scripted_run.h"
 #include "tests/support/message.h"
 
@@ -110,6 +113,50 @@ TEST_CASE("gradients kept in the parameters' dtype lose no more than that dtype'
   run.data_parallel.grad_reduce_in_fp32 = false;
   run.microbatches = 2;
   check_against_reference(run, 6000);  // norms within 0.6 %
+}
+
+TEST_CASE("gradients that the model fills are as good as zeroed ones") {
+  for (const int dp : {1, 3}) {
+    for (const int microbatches : {1, 3}) {
+      ScriptedRun run = basic_run(mixed_specs(), dp);
+      run.microbatches = microbatches;
+      run.data_parallel.overlap_grad_reduce = true;
+      run.data_parallel.bucket_size_elems = 200;
+      const auto zeroed = bits(run_scripted(run));
+      for (const int every : {1, 2, 3}) {
+        run.script.fills = [=](int param) { return param % every == 0; };
+        CHECK(bits(run_scripted(run)) == zeroed);
+        check_against_reference(run);
+      }
+    }
+  }
+}
+
+TEST_CASE("a gradient that the model fills is zeroed only where somebody may look at it") {
+  ScriptedRun run = basic_run(specs_of(DType::fp32), 2);
+  run.script.fills = [](int param) { return param != 1; };
+  std::atomic<int> zero = 0, stale = 0;
+  run.script.before_fill = [&](int, int step, bool all_zero) {
+    if (step > 1) ++(all_zero ? zero : stale);
+  };
+  const auto unseen = bits(run_scripted(run));
+  const int fills = 2 * 2 * 6;  // ranks, steps after the first, parameters
+  CHECK(stale == fills);
+  CHECK(zero == 0);
+  trace::Gate gate;
+  run.gate = &gate;
+  CHECK(bits(run_scripted(run)) == unseen);
+  CHECK(stale == fills);
+  CHECK(zero == fills);
+}
+
+TEST_CASE("a model that says it fills a gradient, and does not ask how, is told so") {
+  ScriptedRun run = basic_run(specs_of(DType::fp32), 2);
+  run.script.fills = [](int param) { return param == 3; };
+  run.script.asks = false;
+  const std::string text = message_of<std::exception>([&] { run_scripted(run); });
+  CHECK(contains(text, "'mlp.weight'"));
+  CHECK(contains(text, "main_grad_beta"));
 }
 
 TEST_CASE("parameter groups scale learning rate and weight decay") {

@@ -2,6 +2,7 @@
 // microbatch), so that everything the pipeline does to them can be computed by hand.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -17,6 +18,10 @@ struct Script {
   std::function<bool(int param, int step)> reports = [](int, int) { return true; };
   std::function<int(int param, int step)> times = [](int, int) { return 1; };
   std::function<float(int param, std::int64_t elem, int step, int rank)> poison;  ///< added to a gradient
+  std::function<bool(int param)> fills = [](int) { return false; };               ///< Model::fills_main_grad
+  bool asks = true;  ///< main_grad_beta, where it fills
+  /// Called before a main_grad is filled: whether all of it is zero.
+  std::function<void(int param, int step, bool all_zero)> before_fill = [](int, int, bool) {};
 };
 
 inline float scripted_gradient(int param, std::int64_t elem, int step, int rank, int microbatch) {
@@ -54,7 +59,7 @@ class ScriptedModel : public Model {
       hooks.begin_backward(p);
       if (script_.reports(p, step)) {
         for (int t = 0; t < script_.times(p, step); ++t) {
-          if (t == 0) add_gradient(p);
+          if (t == 0) add_gradient(p, hooks);
           hooks.grad_ready(p);
         }
       }
@@ -74,17 +79,24 @@ class ScriptedModel : public Model {
     return values;
   }
 
+  bool fills_main_grad(int param) const override { return script_.fills(param); }
   double flops_per_token(std::int64_t) const override { return 0; }
 
   int step = 0;  ///< the driver counts these
   int microbatch = 0;
 
  private:
-  void add_gradient(int p) {
+  void add_gradient(int p, ModelHooks& hooks) {
     const TensorView grad = params_[static_cast<std::size_t>(p)].main_grad;
+    const bool fills = script_.fills(p) && script_.asks && hooks.main_grad_beta(p) == 0;
     visit_dtype(grad.dtype, [&](auto zero) {
       using T = decltype(zero);
       T* out = grad.as<T>();
+      if (fills) {
+        const auto is_zero = [](T x) { return static_cast<float>(x) == 0; };
+        script_.before_fill(p, step, std::all_of(out, out + grad.numel, is_zero));
+        std::fill(out, out + grad.numel, T{});
+      }
       for (std::int64_t i = 0; i < grad.numel; ++i) {
         float value = scripted_gradient(p, i, step, rank_, microbatch);
         if (script_.poison) value += script_.poison(p, i, step, rank_);

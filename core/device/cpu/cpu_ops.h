@@ -24,6 +24,8 @@ class CpuOps final : public Ops {
   void grad_stats_and_scale(Stream& stream, TensorView out, TensorView x, float factor) override;
   void sum_of_squares(Stream& stream, TensorView out, ConstTensorView x, const double* max_abs,
                       std::int64_t total_elems) override;
+  void grad_stats_and_sum_of_squares(Stream& stream, TensorView stats, TensorView out, ConstTensorView x,
+                                     const double* guess, std::int64_t total_elems) override;
   void adamw(Stream& stream, const AdamWArgs& args) override;
 
   void matmul(Stream& stream, const MatmulArgs& args) override;

@@ -30,6 +30,7 @@ GradStats stats_of(const T* x, std::int64_t begin, std::int64_t end, Also&& also
     IntVec largest{};  // signed: not every processor compares unsigned lanes
     IntVec bad{};
     for_lanes(start, std::min(end, start + block), [&](std::int64_t i, auto part) {
+      prefetch(x + i);
       const Vec value = load(x + i, part);
       const IntVec magnitude = std::bit_cast<IntVec>(value) & 0x7FFFFFFF;
       const IntVec finite = magnitude < infinity_bits ? magnitude : IntVec{};
@@ -45,34 +46,34 @@ GradStats stats_of(const T* x, std::int64_t begin, std::int64_t end, Also&& also
   return total;
 }
 
-constexpr int half_lanes = lanes / 2;
-using Doubles = double __attribute__((vector_size(half_lanes * 8)));
+/// Sums of the slices that SliceGrids cuts.
+class SliceSums {
+ public:
+  explicit SliceSums(const SliceGrids& grids) : grids_(grids) {}
 
-template <class T>
-void add_slices(const SliceGrids& grids, const T* x, std::int64_t begin, std::int64_t end, double sums[3]) {
-  Doubles acc[3][2] = {};
-  for_lanes(begin, end, [&](std::int64_t i, auto part) {
-    const Vec v = load(x + i, part);
-    float narrow_lanes[lanes];
-    std::memcpy(narrow_lanes, &v, sizeof v);
+  void add(Vec values) {
+    Doubles halves[2];
+    widen_to_doubles(values, halves[0], halves[1]);
     for (int half = 0; half < 2; ++half) {
-      using HalfVec = float __attribute__((vector_size(half_lanes * 4)));
-      HalfVec h;
-      std::memcpy(&h, narrow_lanes + half * half_lanes, sizeof h);
-      const Doubles wide = __builtin_convertvector(h, Doubles);
-      Doubles rest = wide * wide;
+      Doubles rest = halves[half] * halves[half];
       for (int s = 0; s < 3; ++s) {
-        const Doubles slice = (rest + grids.magic[s]) - grids.magic[s];
-        acc[s][half] += slice;
+        const Doubles slice = (rest + grids_.magic[s]) - grids_.magic[s];
+        sums_[s][half] += slice;
         rest -= slice;
       }
     }
-  });
-  for (int s = 0; s < 3; ++s) {
-    sums[s] = 0;
-    for (int lane = 0; lane < half_lanes; ++lane) sums[s] += acc[s][0][lane] + acc[s][1][lane];
   }
-}
+
+  void add_to(double* out) const {
+    for (int s = 0; s < 3; ++s) {
+      for (int lane = 0; lane < half_lanes; ++lane) out[s] += sums_[s][0][lane] + sums_[s][1][lane];
+    }
+  }
+
+ private:
+  SliceGrids grids_;
+  Doubles sums_[3][2] = {};
+};
 
 template <class Grad, class Model>
 void adamw_range(const AdamWArgs& args, std::int64_t begin, std::int64_t end) {
@@ -154,10 +155,35 @@ void CpuOps::sum_of_squares(Stream& stream, TensorView out, ConstTensorView x, c
       const SliceGrids grids(*max_abs, total_elems);
       std::mutex mutex;
       workers.split(x.numel, [&](std::int64_t begin, std::int64_t end) {
-        double sums[3];
-        add_slices(grids, x.as<T>(), begin, end, sums);
+        const T* p = x.as<T>();
+        SliceSums sums(grids);
+        for_lanes(begin, end, [&](std::int64_t i, auto part) {
+          prefetch(p + i);
+          sums.add(load(p + i, part));
+        });
         const std::lock_guard lock(mutex);
-        for (int s = 0; s < 3; ++s) result[s] += sums[s];
+        sums.add_to(result);
+      });
+    });
+  });
+}
+
+void CpuOps::grad_stats_and_sum_of_squares(Stream& stream, TensorView stats, TensorView out,
+                                           ConstTensorView x, const double* guess, std::int64_t total_elems) {
+  check("grad_stats_and_sum_of_squares", "stats", stats, DType::fp64, 2);
+  check_sum_of_squares(out, x, total_elems);
+  visit_low("grad_stats_and_sum_of_squares", "x", x.dtype, [&](auto type) {
+    using T = decltype(type);
+    run(stream, [stats, out, x, guess, total_elems](Workers& workers) {
+      const SliceGrids grids(*guess, total_elems);
+      std::mutex mutex;
+      workers.split(x.numel, [&](std::int64_t begin, std::int64_t end) {
+        SliceSums sums(grids);
+        const GradStats found =
+            stats_of(x.as<T>(), begin, end, [&](std::int64_t, auto, Vec value) { sums.add(value); });
+        const std::lock_guard lock(mutex);
+        add_stats(stats.as<double>(), found);
+        sums.add_to(out.as<double>());
       });
     });
   });

@@ -71,6 +71,26 @@ ZERO1_INLINE Vec fma(Vec a, Vec b, Vec c) {
 #endif
 }
 
+// ---- half a register's lanes as doubles ----
+
+inline constexpr int half_lanes = lanes / 2;
+using Doubles = double __attribute__((vector_size(half_lanes * 8)));
+
+/// The lower and the upper half of the lanes.
+ZERO1_INLINE void widen_to_doubles(Vec v, Doubles& lower, Doubles& upper) {
+  using HalfVec = float __attribute__((vector_size(half_lanes * 4)));
+  HalfVec halves[2];
+  std::memcpy(halves, &v, sizeof v);
+#if ZERO1_LANES == 16  // g++ 12 splits the generic conversion
+  constexpr __mmask8 every_double = 0xFF;
+  lower = std::bit_cast<Doubles>(_mm512_maskz_cvtps_pd(every_double, std::bit_cast<__m256>(halves[0])));
+  upper = std::bit_cast<Doubles>(_mm512_maskz_cvtps_pd(every_double, std::bit_cast<__m256>(halves[1])));
+#else
+  lower = __builtin_convertvector(halves[0], Doubles);
+  upper = __builtin_convertvector(halves[1], Doubles);
+#endif
+}
+
 // ---- a register of bf16 or fp16 elements ----
 
 template <class T>
@@ -223,6 +243,13 @@ ZERO1_INLINE void store(T* p, Vec v, FirstLanes part) {
   narrow(padded, v);
   std::memcpy(static_cast<void*>(p), padded, static_cast<std::size_t>(part.count) * sizeof(T));
 #endif
+}
+
+/// Asks for what a loop will read 4 KiB behind p, past the end of its array too. For loops that compute so
+/// much per element that the processor does not look far enough ahead by itself.
+template <class T>
+ZERO1_INLINE void prefetch(const T* p) {
+  __builtin_prefetch(reinterpret_cast<const char*>(p) + 4096);
 }
 
 /// Calls body(i, AllLanes or FirstLanes) for steps that tile [begin, end).
