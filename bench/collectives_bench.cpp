@@ -8,14 +8,16 @@
 //           for this copy
 //   bound   bytes / copy; ratio = bound / measured time (1 is as fast as copying; the goal is 0.70)
 //
-// All times are the best of several rounds of back-to-back launches, which hides what else the machine
-// does. The last table is the time of the smallest possible all-reduce: pure rendezvous.
+// Copy and collective take turns of back-to-back launches. The ratio is the median of the rounds' ratios,
+// since whatever else the machine does, it does to both turns of a round; the times are medians, too. The
+// last table is the best time of the smallest possible all-reduce: pure rendezvous.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <barrier>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,7 +35,7 @@ using namespace zero1;
 struct Options {
   std::vector<int> ranks{2, 4};
   std::vector<std::int64_t> mib{1, 4, 16, 64};
-  int rounds = 7;
+  int rounds = 15;
 };
 
 /// What one rank measures with: a bucket of its own.
@@ -58,51 +60,67 @@ struct Bench {
   int turn = 0;
 };
 
-/// Runs `repeats` times `once(bench)` on every rank, `rounds` times over; the best seconds per repeat,
-/// from the common start to the last rank's end.
-template <class Once>
-double best_seconds(int ranks, std::int64_t bytes, int rounds, int repeats, const Once& once) {
+using Action = std::function<void(Bench&)>;
+
+/// The actions take turns, `rounds` times over; a turn is `repeats` calls on every rank. By action and round:
+/// seconds of a call, from the common start to the last rank's end.
+std::vector<std::vector<double>> seconds_by_round(int ranks, std::int64_t bytes, int rounds, int repeats,
+                                                  const std::vector<Action>& actions) {
   LocalWorld world(ranks);
   std::barrier together(ranks);
   std::vector<std::int64_t> begin_ns(static_cast<std::size_t>(ranks)), end_ns(begin_ns.size());
-  double best = 1e30;
+  std::vector<std::vector<double>> seconds(actions.size());
   run_ranks(ranks, [&](int rank) {
     const auto i = static_cast<std::size_t>(rank);
     Bench bench(world, rank, bytes);
     for (int round = 0; round <= rounds; ++round) {  // the first one warms up
-      together.arrive_and_wait();
-      begin_ns[i] = now_ns();
-      for (int repeat = 0; repeat < repeats; ++repeat) once(bench);
-      bench.stream->synchronize();
-      end_ns[i] = now_ns();
-      together.arrive_and_wait();
-      if (rank != 0 || round == 0) continue;
-      const auto begin = *std::min_element(begin_ns.begin(), begin_ns.end());
-      const auto end = *std::max_element(end_ns.begin(), end_ns.end());
-      best = std::min(best, static_cast<double>(end - begin) * 1e-9 / repeats);
+      for (std::size_t action = 0; action < actions.size(); ++action) {
+        together.arrive_and_wait();
+        begin_ns[i] = now_ns();
+        for (int repeat = 0; repeat < repeats; ++repeat) actions[action](bench);
+        bench.stream->synchronize();
+        end_ns[i] = now_ns();
+        together.arrive_and_wait();
+        if (rank != 0 || round == 0) continue;
+        const auto begin = *std::min_element(begin_ns.begin(), begin_ns.end());
+        const auto end = *std::max_element(end_ns.begin(), end_ns.end());
+        seconds[action].push_back(static_cast<double>(end - begin) * 1e-9 / repeats);
+      }
     }
   });
-  return best;
+  return seconds;
 }
 
-/// Read + written bytes per second of `ranks` threads, each of which reads what another has written.
-double copy_bytes_per_s(int ranks, std::int64_t bytes, int rounds, int repeats) {
-  const auto half = static_cast<std::size_t>(bytes / 2);
-  std::vector<char*> memory(static_cast<std::size_t>(ranks));
-  std::barrier turn_over(ranks);
-  const double seconds = best_seconds(ranks, bytes, rounds, repeats, [&](Bench& bench) {
-    const int rank = bench.communicator->rank();
-    char*& own = memory[static_cast<std::size_t>(rank)];
-    char* const& next = memory[static_cast<std::size_t>((rank + 1) % ranks)];
+/// A copy by `ranks` threads, each of which reads what another has written.
+class NeighbourCopy {
+ public:
+  NeighbourCopy(int ranks, std::int64_t bytes)
+      : half_(static_cast<std::size_t>(bytes / 2)),
+        memory_(static_cast<std::size_t>(ranks)),
+        turn_over_(ranks) {}
+
+  void operator()(Bench& bench) {
+    const auto rank = static_cast<std::size_t>(bench.communicator->rank());
+    char*& own = memory_[rank];
+    char* const& next = memory_[(rank + 1) % memory_.size()];
     if (bench.turn == 0) own = static_cast<char*>(bench.memory.data());
     // In turns: everyone writes its first half from the second halves, then its second from the first.
-    const std::size_t to = bench.turn++ % 2 == 0 ? 0 : half;
-    dynamic_cast<CpuStream&>(*bench.stream).submit([&own, &next, &turn_over, to, half] {
-      turn_over.arrive_and_wait();
-      std::memcpy(own + to, next + (half - to), half);
+    const std::size_t to = bench.turn++ % 2 == 0 ? 0 : half_;
+    dynamic_cast<CpuStream&>(*bench.stream).submit([this, &own, &next, to] {
+      turn_over_.arrive_and_wait();
+      std::memcpy(own + to, next + (half_ - to), half_);
     });
-  });
-  return static_cast<double>(bytes) * ranks / seconds;
+  }
+
+ private:
+  std::size_t half_;
+  std::vector<char*> memory_;  ///< by rank
+  std::barrier<> turn_over_;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
 struct Topic {
@@ -144,13 +162,19 @@ void print_bandwidth(const Options& options) {
       const std::int64_t bytes = mib << 20;
       const int repeats = static_cast<int>(std::max<std::int64_t>(2, 64 / mib));
       for (const Topic& topic : topics) {
-        // Beside each collective, so that a machine that is busy for a while slows both.
-        const double copy = copy_bytes_per_s(ranks, bytes, options.rounds, repeats);
-        const double seconds = best_seconds(ranks, bytes, options.rounds, repeats, topic.once);
+        NeighbourCopy copy(ranks, bytes);
+        const auto seconds = seconds_by_round(ranks, bytes, options.rounds, repeats,
+                                              {[&](Bench& bench) { copy(bench); }, topic.once});
         const double moved = topic.buckets_moved * static_cast<double>(bytes);
+        const double share = moved / static_cast<double>(bytes * ranks);  // of what the copy moves
+        std::vector<double> ratios;
+        for (std::size_t round = 0; round < seconds[0].size(); ++round)
+          ratios.push_back(seconds[0][round] * share / seconds[1][round]);
+        const double copy_s = median(seconds[0]);
         fmt::print("{:<16}{:<10}{:>6}{:>8}{:>12}{:>12.1f}{:>12.0f}{:>12.0f}{:>8.2f}\n", topic.name,
-                   name(topic.dtype), ranks, mib, format_bytes(static_cast<std::int64_t>(moved)), copy * 1e-9,
-                   moved / copy * 1e6, seconds * 1e6, moved / copy / seconds);
+                   name(topic.dtype), ranks, mib, format_bytes(static_cast<std::int64_t>(moved)),
+                   static_cast<double>(bytes * ranks) / copy_s * 1e-9, copy_s * share * 1e6,
+                   median(seconds[1]) * 1e6, median(ratios));
       }
     }
   }
@@ -161,10 +185,11 @@ void print_latency(const Options& options) {
   std::vector<int> ranks = options.ranks;
   ranks.push_back(8);
   for (const int n : ranks) {
-    const double seconds = best_seconds(n, 256, options.rounds, 500, [](Bench& bench) {
-      bench.communicator->all_reduce(*bench.stream, bench.memory.view(DType::fp32, 0, 1), ReduceOp::sum);
-    });
-    fmt::print("{:>6}{:>12.1f}\n", n, seconds * 1e6);
+    const auto seconds = seconds_by_round(
+        n, 256, options.rounds, 500, {[](Bench& bench) {
+          bench.communicator->all_reduce(*bench.stream, bench.memory.view(DType::fp32, 0, 1), ReduceOp::sum);
+        }});
+    fmt::print("{:>6}{:>12.1f}\n", n, *std::min_element(seconds[0].begin(), seconds[0].end()) * 1e6);
   }
 }
 
@@ -173,13 +198,13 @@ void print_latency(const Options& options) {
 int main(int argc, char** argv) {
   zero1::bench::Flags flags("In-process collectives against the memory traffic they cannot avoid");
   Options options;
-  flags.add("--ranks", options.ranks, "Group sizes");
-  flags.add("--mib", options.mib, "Bucket sizes in MiB");
-  flags.add("--rounds", options.rounds, "Rounds, of which the best counts");
+  flags.add("--ranks", options.ranks, "group sizes");
+  flags.add("--mib", options.mib, "bucket sizes in MiB");
+  flags.add("--rounds", options.rounds, "turns of each");
   flags.parse(argc, argv);
   fmt::print(
-      "moved: reduce-scatter (n+1) S, all-gather 2(n-1) S, all-reduce 2n S; bound = moved / copy; ratio = "
-      "bound / time\n\n");
+      "moved: reduce-scatter (n+1) S, all-gather 2(n-1) S, all-reduce 2n S; bound = moved / copy; "
+      "ratio = median of rounds' bound / time\n\n");
   print_bandwidth(options);
   print_latency(options);
   return 0;

@@ -51,6 +51,7 @@ void pass(const Piece<T>& piece, std::size_t first, float* waiting, std::int64_t
   const bool ends = first + count == piece.inputs.size();
   const float ranks = static_cast<float>(piece.inputs.size());
   cpu::for_lanes(start, end, [&](std::int64_t i, auto part) {
+    for (const T* input : in) cpu::prefetch(input + i);
     cpu::Vec acc = cpu::load(in[0] + i, part);
     if (!begins) acc = combined<op>(cpu::widen(waiting + (i - start)), acc);
     for (std::size_t k = 1; k < count; ++k) acc = combined<op>(acc, cpu::load(in[k] + i, part));

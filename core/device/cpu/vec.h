@@ -15,9 +15,13 @@
 
 #if ZERO1_LANES > 4
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
+#include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -250,6 +254,34 @@ ZERO1_INLINE void store(T* p, Vec v, FirstLanes part) {
 template <class T>
 ZERO1_INLINE void prefetch(const T* p) {
   __builtin_prefetch(reinterpret_cast<const char*>(p) + 4096);
+}
+
+/// memcpy for more than the caches hold: past them where the processor can, which spares reading what is
+/// overwritten.
+inline void copy_past_caches(void* to, const void* from, std::size_t bytes) {
+  constexpr std::size_t step = sizeof(Vec);
+  auto* out = static_cast<char*>(to);
+  const auto* in = static_cast<const char*>(from);
+#if ZERO1_LANES > 4 || defined(__SSE2__)
+  const std::size_t head = std::min(bytes, (step - reinterpret_cast<std::uintptr_t>(out) % step) % step);
+  std::memcpy(out, in, head);
+  out += head, in += head, bytes -= head;
+  for (; bytes >= step; out += step, in += step, bytes -= step) {
+    prefetch(in);
+    Vec v;
+    std::memcpy(&v, in, step);
+    auto* lanes_out = reinterpret_cast<float*>(out);
+#if ZERO1_LANES == 16
+    _mm512_stream_ps(lanes_out, std::bit_cast<__m512>(v));
+#elif ZERO1_LANES == 8
+    _mm256_stream_ps(lanes_out, std::bit_cast<__m256>(v));
+#else
+    _mm_stream_ps(lanes_out, std::bit_cast<__m128>(v));
+#endif
+  }
+  _mm_sfence();
+#endif
+  std::memcpy(out, in, bytes);
 }
 
 /// Calls body(i, AllLanes or FirstLanes) for steps that tile [begin, end).
