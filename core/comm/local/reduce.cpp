@@ -38,6 +38,29 @@ ZERO1_INLINE A combined(A a, A b) {
   }
 }
 
+template <ReduceOp op>
+ZERO1_INLINE cpu::VecPair combined(cpu::VecPair a, cpu::VecPair b) {
+  return {combined<op>(a.even, b.even), combined<op>(a.odd, b.odd)};
+}
+
+ZERO1_INLINE cpu::Vec divided(cpu::Vec v, float divisor) {
+  return v / divisor;
+}
+ZERO1_INLINE cpu::VecPair divided(cpu::VecPair v, float divisor) {
+  return {v.even / divisor, v.odd / divisor};
+}
+
+/// Accumulators wait in whole registers, whatever part of one the step is of.
+constexpr cpu::AllLanes waiting_part(cpu::AllLanes) {
+  return {};
+}
+constexpr cpu::AllLanes waiting_part(cpu::FirstLanes) {
+  return {};
+}
+constexpr cpu::AllPairs waiting_part(cpu::AllPairs) {
+  return {};
+}
+
 /// One pass over [start, end): combines `count` inputs from rank `first` on, the first pass among
 /// themselves, the others with `waiting`; the last one writes the outputs, the others `waiting`.
 template <ReduceOp op, std::size_t count, class T>
@@ -50,16 +73,22 @@ void pass(const Piece<T>& piece, std::size_t first, float* waiting, std::int64_t
   const bool begins = first == 0;
   const bool ends = first + count == piece.inputs.size();
   const float ranks = static_cast<float>(piece.inputs.size());
-  cpu::for_lanes(start, end, [&](std::int64_t i, auto part) {
+  const auto step = [&](std::int64_t i, auto part) {
     for (const T* input : in) cpu::prefetch(input + i);
-    cpu::Vec acc = cpu::load(in[0] + i, part);
-    if (!begins) acc = combined<op>(cpu::widen(waiting + (i - start)), acc);
+    float* const at = waiting + (i - start);
+    auto acc = cpu::load(in[0] + i, part);
+    if (!begins) acc = combined<op>(cpu::load(at, waiting_part(part)), acc);
     for (std::size_t k = 1; k < count; ++k) acc = combined<op>(acc, cpu::load(in[k] + i, part));
-    if (!ends) return cpu::narrow(waiting + (i - start), acc);
-    if constexpr (op == ReduceOp::average) acc /= ranks;
+    if (!ends) return cpu::store(at, acc, waiting_part(part));
+    if constexpr (op == ReduceOp::average) acc = divided(acc, ranks);
     cpu::store(out + i, acc, part);
     for (std::size_t k = 1; k < outputs; ++k) cpu::store(piece.output(k) + i, acc, part);
-  });
+  };
+  std::int64_t rest = start;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    for (; rest + 2 * cpu::lanes <= end; rest += 2 * cpu::lanes) step(rest, cpu::AllPairs{});
+  }
+  cpu::for_lanes(rest, end, step);
 }
 
 template <ReduceOp op, class T>

@@ -114,22 +114,26 @@ ZERO1_INLINE Vec unpack<BFloat16>(HalfBits half) {
 #endif
 }
 
-/// Rounds to nearest even as BFloat16(float) does, NaN included.
+/// A bf16 element is the upper half of its lane's result; the lower half is left as it comes. Rounds to
+/// nearest even as BFloat16(float) does, NaN included.
+ZERO1_INLINE UintVec rounded_to_bf16(Vec v) {
+  const UintVec u = bits_of(v);
+  const UintVec rounded = u + 0x7FFFu + ((u >> 16) & 1u);
+  const UintVec quiet_nan = u | 0x00400000u;
+  return v == v ? rounded : quiet_nan;
+}
+
 template <>
 ZERO1_INLINE HalfBits pack<BFloat16>(Vec v) {
-  const UintVec u = bits_of(v);
 #if defined(__AVX512BF16__)
   // The instruction agrees, except that it takes subnormal numbers for zero.
-  const auto magnitude = std::bit_cast<__m512i>(u & 0x7FFFFFFFu);
+  const auto magnitude = std::bit_cast<__m512i>(bits_of(v) & 0x7FFFFFFFu);
   const __m512i below = _mm512_sub_epi32(magnitude, _mm512_set1_epi32(1));
   if (_mm512_cmplt_epu32_mask(below, _mm512_set1_epi32(0x007FFFFF)) == 0) [[likely]] {
     return std::bit_cast<HalfBits>(_mm512_cvtneps_pbh(std::bit_cast<__m512>(v)));
   }
 #endif
-  const UintVec rounded = u + 0x7FFFu + ((u >> 16) & 1u);
-  const UintVec quiet_nan = u | 0x00400000u;
-  const auto is_nan = std::bit_cast<IntVec>(u & 0x7FFFFFFFu) > 0x7F800000;
-  const UintVec result = (is_nan ? quiet_nan : rounded) >> 16;
+  const UintVec result = rounded_to_bf16(v) >> 16;
 #if ZERO1_LANES == 16
   return std::bit_cast<HalfBits>(_mm512_maskz_cvtepi32_epi16(every_lane, std::bit_cast<__m512i>(result)));
 #elif ZERO1_LANES == 8
@@ -254,6 +258,31 @@ ZERO1_INLINE void store(T* p, Vec v, FirstLanes part) {
 template <class T>
 ZERO1_INLINE void prefetch(const T* p) {
   __builtin_prefetch(reinterpret_cast<const char*>(p) + 4096);
+}
+
+/// A step over twice the lanes, for loops over bf16 that treat all elements alike: the even ones in one
+/// register and the odd ones in another, so that none has to change its lane.
+struct AllPairs {};
+struct VecPair {
+  Vec even, odd;
+};
+
+ZERO1_INLINE VecPair load(const BFloat16* p, AllPairs) {
+  UintVec both;
+  std::memcpy(&both, p, sizeof both);
+  return {from_bits(both << 16), from_bits(both & 0xFFFF0000u)};
+}
+ZERO1_INLINE void store(BFloat16* p, VecPair v, AllPairs) {
+  const UintVec both = (rounded_to_bf16(v.even) >> 16) | (rounded_to_bf16(v.odd) & 0xFFFF0000u);
+  std::memcpy(static_cast<void*>(p), &both, sizeof both);
+}
+/// The same elements on their way through fp32, in the order of the registers.
+ZERO1_INLINE VecPair load(const float* p, AllPairs) {
+  return {widen(p), widen(p + lanes)};
+}
+ZERO1_INLINE void store(float* p, VecPair v, AllPairs) {
+  narrow(p, v.even);
+  narrow(p + lanes, v.odd);
 }
 
 /// memcpy for more than the caches hold: past them where the processor can, which spares reading what is
