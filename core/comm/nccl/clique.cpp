@@ -45,12 +45,27 @@ Clique::~Clique() {
     finish_quietly(s->comm);
     static_cast<void>(ncclCommDestroy(s->comm));
   }
+  for (const auto& s : seats_) {
+    if (!s->taken && s->arriving != nullptr) static_cast<void>(ncclCommAbort(s->arriving));
+  }
 }
 
 ncclConfig_t Clique::config() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   return config;
+}
+
+void Clique::arrived(int rank) {
+  Seat& own = seat(rank);
+  const std::lock_guard lock(own.mutex);
+  own.comm = own.arriving;
+  own.taken = true;
+}
+
+void Clique::keep(std::shared_ptr<Clique> made) {
+  const std::lock_guard lock(kept_mutex_);
+  kept_.push_back(std::move(made));
 }
 
 void Clique::call(int rank, const std::function<void(ncclComm_t)>& issue) {

@@ -41,7 +41,7 @@ struct Flight {
 /// call, so that the watch can look at it and abort it while the rank's thread is polling. Thread-safe.
 class Clique {
  public:
-  /// No communicators yet: `handle` is filled by ncclCommInitRankConfig or ncclCommSplit.
+  /// No communicators yet: they arrive from ncclCommInitRankConfig or ncclCommSplit.
   Clique(std::shared_ptr<local::Group> group, const LocalWorldOptions& options);
   Clique(const Clique&) = delete;
   Clique& operator=(const Clique&) = delete;
@@ -51,7 +51,17 @@ class Clique {
   static ncclConfig_t config();
 
   int size() const { return static_cast<int>(seats_.size()); }
-  ncclComm_t* handle(int rank) { return &seat(rank).comm; }
+
+  /// Where NCCL is to put rank `rank`'s communicator. Until it is done, threads of its own may write there
+  /// (ncclCommSplit, non-blocking), so nobody looks at it before `arrived`.
+  ncclComm_t* arrival(int rank) { return &seat(rank).arriving; }
+
+  /// NCCL has put it there: from now on the rank can use it, and the watch sees it.
+  void arrived(int rank);
+
+  /// Keeps `made`, whose communicators were to be split off these, until these are gone: NCCL may still write
+  /// to its `arrival` although the split has failed.
+  void keep(std::shared_ptr<Clique> made);
 
   /// Hands rank `rank`'s communicator to a non-blocking NCCL call, or to several within a group. Throws
   /// NcclError, or the group's failure if the communicators have been aborted.
@@ -76,7 +86,9 @@ class Clique {
 
  private:
   struct Seat {
+    ncclComm_t arriving = nullptr;  ///< NCCL's to write
     std::mutex mutex;
+    bool taken = false;  ///< what arrived is `comm`, or has been
     ncclComm_t comm = nullptr;
     std::deque<std::shared_ptr<Flight>> flights;
   };
@@ -89,6 +101,8 @@ class Clique {
   std::shared_ptr<local::Group> group_;
   std::chrono::nanoseconds timeout_;
   std::vector<std::unique_ptr<Seat>> seats_;
+  std::mutex kept_mutex_;
+  std::vector<std::shared_ptr<Clique>> kept_;
   // Of the watch:
   std::weak_ptr<Flight> oldest_;
   std::chrono::nanoseconds waited_{0};  ///< for `oldest_`

@@ -213,11 +213,13 @@ std::unique_ptr<Communicator> NcclCommunicator::join(const std::vector<local::Ro
   const std::string what = fmt::format("splitting '{}' off '{}'", own.group->name(), name());
   try {
     clique_->call(rank(), [&](ncclComm_t comm) {
-      ZERO1_NCCL_CHECK(ncclCommSplit(comm, color, own.rank, clique->handle(own.rank), &config));
+      ZERO1_NCCL_CHECK(ncclCommSplit(comm, color, own.rank, clique->arrival(own.rank), &config));
     });
     clique_->settle(rank(), what);
+    clique->arrived(own.rank);
     clique->settle(own.rank, what);
   } catch (const std::exception& error) {
+    clique_->keep(clique);
     group()->abort(rank(), error.what(), local::Group::Reach::everywhere);
     throw;
   }

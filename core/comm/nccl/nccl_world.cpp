@@ -32,10 +32,11 @@ NcclWorld::NcclWorld(std::vector<int> ordinals, LocalWorldOptions options) {
   nccl::NcclGroup together;
   for (int rank = 0; rank < size; ++rank) {
     const gpu::CurrentGpu current(impl_->ordinals[static_cast<std::size_t>(rank)]);
-    ZERO1_NCCL_CHECK(ncclCommInitRankConfig(impl_->clique->handle(rank), size, id, rank, &config));
+    ZERO1_NCCL_CHECK(ncclCommInitRankConfig(impl_->clique->arrival(rank), size, id, rank, &config));
   }
   together.end();
   for (int rank = 0; rank < size; ++rank) {
+    impl_->clique->arrived(rank);
     impl_->clique->settle(rank, fmt::format("making NCCL's communicator of rank {}", rank));
   }
 }

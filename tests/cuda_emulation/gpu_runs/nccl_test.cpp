@@ -3,6 +3,8 @@
 
 #include <nccl.h>
 
+#include <fmt/format.h>
+
 #include <future>
 #include <thread>
 
@@ -118,4 +120,20 @@ TEST_CASE("a stream that never comes to the collective is named after the time-o
       CHECK_MESSAGE(test::contains(error, part), error);
     }
   }
+}
+
+TEST_CASE("groups are split off while the watch looks at them") {
+  NcclWorld world({0, 1}, test::test_group());
+  std::vector<Rank> ranks;
+  for (int rank = 0; rank < 2; ++rank) ranks.emplace_back(world, rank);
+  run_ranks(world.size(), [&](int rank) {
+    Rank& own = ranks[static_cast<std::size_t>(rank)];
+    std::vector<std::unique_ptr<Communicator>> made;
+    // The watch looks every 25 ms, so it finds some of them under way.
+    for (int i = 0; i < 40; ++i) {
+      made.push_back(own.communicator->split(0, rank, fmt::format("split {}", i)));
+    }
+    own.communicator = std::move(made.back());
+    own.reduce().wait();
+  });
 }

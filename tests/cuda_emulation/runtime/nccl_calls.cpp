@@ -125,8 +125,8 @@ ncclResult_t check_call(const Call& call, const Member& member, cudaStream_t str
 
 ncclResult_t issue(const Call& call, ncclComm_t comm, cudaStream_t stream) {
   if (comm == nullptr) return fail_nccl(ncclInvalidArgument, "no communicator");
-  const Ref<Member> member = member_of(comm);
-  const ncclResult_t state = member ? state_of(*member) : ncclInProgress;
+  const Ref<Member> member = comm->member;
+  const ncclResult_t state = state_of(*member);
   if (state == ncclInProgress) {
     return fail_nccl(ncclInvalidArgument, "a communicator used before its last operation has succeeded");
   }

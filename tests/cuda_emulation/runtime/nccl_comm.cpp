@@ -2,9 +2,11 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "runtime/errors.h"
 #include "runtime/machine.h"
@@ -19,22 +21,11 @@ ncclResult_t fail_nccl(ncclResult_t result, const std::string& why) {
   return result;
 }
 
-Ref<Member> member_of(ncclComm_t comm) {
-  if (comm->member || !comm->split) return comm->member;
-  const Quiet quiet;
-  const std::lock_guard lock(comm->parent->group->mutex);
-  if (!comm->split->complete) return {};
-  const auto rank = static_cast<std::size_t>(comm->parent->rank);
-  const Ref<Group> group = comm->split->by_color.at(comm->split->requests[rank]->color);
-  comm->member = Ref<Member>::make(group, comm->split->new_ranks[rank], comm->parent->device, comm->blocking);
-  return comm->member;
-}
-
 ncclResult_t state_of(Member& member) {
   const Quiet quiet;
   const std::lock_guard lock(member.group->mutex);
   if (member.error != ncclSuccess) return member.error;
-  if (!member.group->joined()) return ncclInProgress;
+  if (!member.group->joined() || member.splitting) return ncclInProgress;
   if (member.group->has_duplicate_device()) return ncclInvalidUsage;
   if (member.finalized && member.outstanding > 0) return ncclInProgress;
   return ncclSuccess;
@@ -82,29 +73,45 @@ Ref<Member> join(const Ref<Group>& group, int rank, int device, bool blocking) {
 
 ncclComm_t new_handle(const Ref<Member>& member) {
   const Quiet quiet;
-  return new ncclComm{member, {}, {}, member->blocking};
+  return new ncclComm{member};
 }
 
-/// The last rank has asked: makes the new groups, ordered by key and then rank.
-void complete_split(SplitRound& split, const Group& parent) {
-  split.new_ranks.assign(split.requests.size(), -1);
-  std::map<int, std::vector<std::size_t>> members;
-  for (std::size_t rank = 0; rank < split.requests.size(); ++rank) {
-    if (split.requests[rank]->color != NCCL_SPLIT_NOCOLOR)
-      members[split.requests[rank]->color].push_back(rank);
-  }
-  for (auto& [color, ranks] : members) {
-    std::stable_sort(ranks.begin(), ranks.end(), [&](std::size_t a, std::size_t b) {
-      return split.requests[a]->key < split.requests[b]->key;
-    });
-    const Ref<Group> group = Ref<Group>::make(static_cast<int>(ranks.size()));
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      split.new_ranks[ranks[i]] = static_cast<int>(i);
-      group->devices[i] = parent.devices[ranks[i]];
+/// The last rank has asked: makes the new groups, ordered by key and then rank, and their handles.
+void complete_split(SplitRound& split) {
+  std::map<int, std::vector<SplitRequest*>> by_color;
+  for (auto& request : split.requests) by_color[request->color].push_back(&*request);
+  for (auto& [color, requests] : by_color) {
+    std::stable_sort(requests.begin(), requests.end(),
+                     [](const SplitRequest* a, const SplitRequest* b) { return a->key < b->key; });
+    const Ref<Group> group = Ref<Group>::make(static_cast<int>(requests.size()));
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      SplitRequest& request = *requests[i];
+      group->devices[i] = request.device;
+      if (color == NCCL_SPLIT_NOCOLOR) continue;
+      request.made =
+          new_handle(Ref<Member>::make(group, static_cast<int>(i), request.device, request.blocking));
     }
-    split.by_color[color] = group;
   }
   split.complete = true;
+}
+
+/// Waits until the split is complete, and then writes its communicator to `where`.
+void deliver(const Ref<Member>& member, const Ref<SplitRound>& round, ncclComm_t* where) {
+  Group& group = *member->group;
+  ncclComm_t made = nullptr;
+  std::unique_lock lock(group.mutex, std::defer_lock);
+  {
+    const Quiet quiet;
+    lock.lock();
+    group.changed.wait(lock, [&] { return member->aborted || round->complete; });
+    if (!member->aborted) made = round->requests[static_cast<std::size_t>(member->rank)]->made;
+  }
+  if (made != nullptr) *where = made;
+  released(member.get());
+  const Quiet quiet;
+  member->splitting = false;
+  group.changed.notify_all();
+  lock.unlock();
 }
 
 }  // namespace
@@ -180,34 +187,48 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* split, ncclConfig_t* config) {
   if (comm == nullptr || split == nullptr || color < NCCL_SPLIT_NOCOLOR) return ncclInvalidArgument;
-  const Ref<Member> member = member_of(comm);
-  if (!member || state_of(*member) != ncclSuccess)
+  const Ref<Member> member = comm->member;
+  if (state_of(*member) != ncclSuccess)
     return fail_nccl(ncclInvalidArgument, "split of an unready communicator");
   *split = nullptr;
   const bool blocking = config == nullptr || config->blocking == NCCL_CONFIG_UNDEF_INT
                             ? member->blocking
                             : config->blocking != 0;
   Group& group = *member->group;
-  const Quiet quiet;
-  std::unique_lock lock(group.mutex);
-  Ref<SplitRound>& found = group.splits[member->splits++];
-  if (!found) found = Ref<SplitRound>::make(group.size());
-  const Ref<SplitRound> round = found;
-  round->requests[static_cast<std::size_t>(member->rank)] = SplitRequest{color, key};
-  const bool all = std::all_of(round->requests.begin(), round->requests.end(),
-                               [](const auto& r) { return r.has_value(); });
-  if (all) complete_split(*round, group);
-  group.changed.notify_all();
-  if (color != NCCL_SPLIT_NOCOLOR) *split = new ncclComm{{}, member, round, blocking};
-  if (!blocking) return ncclInProgress;
-  group.changed.wait(lock, [&] { return member->aborted || round->complete; });
-  return round->complete ? ncclSuccess : ncclRemoteError;
+  Ref<SplitRound> round;
+  {
+    const Quiet quiet;
+    const std::lock_guard lock(group.mutex);
+    member->splitting = true;
+    const std::uint64_t number = member->splits++;
+    Ref<SplitRound>& found = group.splits[number];
+    if (!found) found = Ref<SplitRound>::make(group.size());
+    round = found;
+    round->requests[static_cast<std::size_t>(member->rank)] =
+        SplitRequest{color, key, member->device, blocking, nullptr};
+    if (std::all_of(round->requests.begin(), round->requests.end(),
+                    [](const auto& request) { return request.has_value(); })) {
+      complete_split(*round);
+      group.splits.erase(number);
+    }
+    group.changed.notify_all();
+  }
+  if (!member->blocking) {
+    // As NCCL does: a thread of its own writes the communicator, some time after the call has returned.
+    std::thread([=] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      deliver(member, round, split);
+    }).detach();
+    return ncclInProgress;
+  }
+  deliver(member, round, split);
+  acquired(member.get());
+  return state_of(*member) == ncclSuccess ? ncclSuccess : ncclRemoteError;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (comm == nullptr) return ncclInvalidArgument;
-  const Ref<Member> member = member_of(comm);
-  if (!member) return ncclInvalidArgument;
+  const Ref<Member> member = comm->member;
   const Quiet quiet;
   std::unique_lock lock(member->group->mutex);
   member->finalized = true;
@@ -218,53 +239,46 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;
-  if (const Ref<Member> member = member_of(comm)) {
-    const Quiet quiet;
-    std::unique_lock lock(member->group->mutex);
-    member->group->changed.wait(lock, [&] { return member->outstanding == 0; });
-  }
+  const Ref<Member> member = comm->member;
   const Quiet quiet;
+  std::unique_lock lock(member->group->mutex);
+  member->group->changed.wait(lock, [&] { return member->outstanding == 0; });
   delete comm;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;
-  if (const Ref<Member> member = member_of(comm)) {
-    const Quiet quiet;
-    const std::lock_guard lock(member->group->mutex);
-    member->aborted = true;
-    member->group->changed.notify_all();
-  }
+  const Ref<Member> member = comm->member;
   const Quiet quiet;
+  const std::lock_guard lock(member->group->mutex);
+  member->aborted = true;
+  member->group->changed.notify_all();
   delete comm;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   if (comm == nullptr || error == nullptr) return ncclInvalidArgument;
-  const Ref<Member> member = member_of(comm);
-  *error = member ? state_of(*member) : ncclInProgress;
+  *error = state_of(*comm->member);
+  if (*error == ncclSuccess) acquired(comm->member.get());
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommCount(ncclComm_t comm, int* count) {
-  const Ref<Member> member = comm == nullptr ? Ref<Member>() : member_of(comm);
-  if (!member) return ncclInvalidArgument;
-  *count = member->group->size();
+  if (comm == nullptr) return ncclInvalidArgument;
+  *count = comm->member->group->size();
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device) {
-  const Ref<Member> member = comm == nullptr ? Ref<Member>() : member_of(comm);
-  if (!member) return ncclInvalidArgument;
-  *device = member->device;
+  if (comm == nullptr) return ncclInvalidArgument;
+  *device = comm->member->device;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
-  const Ref<Member> member = comm == nullptr ? Ref<Member>() : member_of(comm);
-  if (!member) return ncclInvalidArgument;
-  *rank = member->rank;
+  if (comm == nullptr) return ncclInvalidArgument;
+  *rank = comm->member->rank;
   return ncclSuccess;
 }

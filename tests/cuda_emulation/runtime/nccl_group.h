@@ -66,19 +66,18 @@ struct RoundKey {
   auto operator<=>(const RoundKey&) const = default;
 };
 
+/// One rank's wish for an ncclCommSplit.
 struct SplitRequest {
   int color;
   int key;
+  int device;
+  bool blocking;    ///< of the new communicator
+  ncclComm_t made;  ///< once the round is complete; null without a color
 };
 
-class Group;
-
-/// The ranks' wishes for one ncclCommSplit, and what came of them.
 struct SplitRound {
   explicit SplitRound(int size) : requests(static_cast<std::size_t>(size)) {}
   std::vector<std::optional<SplitRequest>> requests;
-  std::map<int, Ref<Group>> by_color;
-  std::vector<int> new_ranks;
   bool complete = false;
 };
 
@@ -122,6 +121,7 @@ class Member {
   // Guarded by the group's mutex.
   bool aborted = false;
   bool finalized = false;
+  bool splitting = false;  ///< a split is under way
   ncclResult_t error = ncclSuccess;
   int outstanding = 0;  ///< launches submitted and not done
 
