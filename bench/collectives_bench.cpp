@@ -198,7 +198,7 @@ void print_latency(const Options& options) {
 int main(int argc, char** argv) {
   zero1::bench::Flags flags("In-process collectives against the memory traffic they cannot avoid");
   Options options;
-  flags.add("--ranks", options.ranks, "group sizes");
+  flags.add("--ranks", options.ranks, "group sizes", 2);
   flags.add("--mib", options.mib, "bucket sizes in MiB");
   flags.add("--rounds", options.rounds, "turns of each");
   flags.parse(argc, argv);

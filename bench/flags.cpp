@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <limits>
+#include <string>
 
 namespace zero1::bench {
 
@@ -17,7 +18,12 @@ struct Flags::Impl {
 
 namespace {
 
-const CLI::Range counts(std::int64_t{1}, std::numeric_limits<std::int64_t>::max(), "at least 1");
+CLI::Range range_from(int at_least) {
+  return {std::int64_t{at_least}, std::numeric_limits<std::int64_t>::max(),
+          "at least " + std::to_string(at_least)};
+}
+
+const CLI::Range counts = range_from(1);
 
 }  // namespace
 
@@ -38,8 +44,8 @@ void Flags::add(const std::string& name, double& value, const std::string& help)
 void Flags::add(const std::string& name, std::string& value, const std::string& help) {
   impl_->option(name, value, help);
 }
-void Flags::add(const std::string& name, std::vector<int>& values, const std::string& help) {
-  impl_->option(name, values, help)->delimiter(',')->check(counts);
+void Flags::add(const std::string& name, std::vector<int>& values, const std::string& help, int at_least) {
+  impl_->option(name, values, help)->delimiter(',')->check(range_from(at_least));
 }
 void Flags::add(const std::string& name, std::vector<std::int64_t>& values, const std::string& help) {
   impl_->option(name, values, help)->delimiter(',')->check(counts);

@@ -10,7 +10,7 @@
 namespace zero1::bench {
 
 /// Names, checks and explains flags; the values that the variables hold are the defaults that --help shows.
-/// Numbers are counts, at least 1; lists are separated by commas.
+/// Numbers are counts, at least 1 where nothing else is said; lists are separated by commas.
 class Flags {
  public:
   explicit Flags(const std::string& description);
@@ -22,7 +22,7 @@ class Flags {
   void add(const std::string& name, std::int64_t& value, const std::string& help);
   void add(const std::string& name, double& value, const std::string& help);
   void add(const std::string& name, std::string& value, const std::string& help);
-  void add(const std::string& name, std::vector<int>& values, const std::string& help);
+  void add(const std::string& name, std::vector<int>& values, const std::string& help, int at_least = 1);
   void add(const std::string& name, std::vector<std::int64_t>& values, const std::string& help);
   /// A flag without a value.
   void add(const std::string& name, bool& given, const std::string& help);
