@@ -44,6 +44,7 @@ class LinkModelCommunicator final : public Communicator {
   int size() const override { return inner_->size(); }
   std::string_view name() const override { return inner_->name(); }
   bool modelled() const override { return true; }
+  bool takes_prologue() const override { return inner_->takes_prologue(); }
 
   std::string description() const override {
     const std::string bandwidth =
@@ -52,8 +53,9 @@ class LinkModelCommunicator final : public Communicator {
                        link_.latency_us);
   }
 
-  Work reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) override {
-    const Work work = inner_->reduce_scatter(stream, out, in, op);
+  Work reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op,
+                      const ReducePrologue& prologue) override {
+    const Work work = inner_->reduce_scatter(stream, out, in, op, prologue);
     return issued(stream, work, size() - 1, out.bytes() * (size() - 1));
   }
 

@@ -31,8 +31,10 @@ class Tracer {
   Tracer(int rank, Recorder* recorder, Gate* gate, Probe* probe = nullptr);
 
   bool enabled() const { return recorder_ != nullptr || gate_ != nullptr; }
-  /// Whether somebody may pause the run between two events and look into its memory.
-  bool gated() const { return gate_ != nullptr; }
+  /// Whether somebody may look into the run's memory between two events. Then every phase leaves there what
+  /// it is described to leave; else it may save passes over memory whose traces are gone by the end of the
+  /// step.
+  bool watched() const { return gate_ != nullptr || probe_ != nullptr; }
   void set_step(std::int32_t step) { step_ = step; }
   void set_microbatch(std::int16_t microbatch) { microbatch_ = microbatch; }
   std::int32_t step() const { return step_; }

@@ -37,10 +37,14 @@ BucketGroup::BucketGroup(RankContext& context, const Layout& layout, std::vector
       reduction_done_(context.device.create_event()),
       gather_done_(context.device.create_event()) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    for (const int param : buckets_[b].layout().params) {
+    const auto first = static_cast<std::int64_t>(counts_.size());
+    const BucketLayout& bucket = buckets_[b].layout();
+    for (const int param : bucket.params) {
       count_of_param_[static_cast<std::size_t>(param)] = static_cast<int>(counts_.size());
       counts_.push_back({param, static_cast<int>(b), 0, 0});
+      ranges_.push_back(layout.locations[static_cast<std::size_t>(param)].world.shifted(-bucket.world.start));
     }
+    bucket_counts_.push_back({first, static_cast<std::int64_t>(counts_.size())});
   }
   if (config_.check_for_nan_in_grad || config_.check_for_large_grads) {
     host_stats_.resize(2 * counts_.size());
@@ -128,7 +132,7 @@ void BucketGroup::emit_state(BucketState state) {
   }
 }
 
-/// Issues one coalesced launch: `launch_bucket(bucket)` calls the communicator for each bucket. The Work is
+/// Issues one coalesced launch: `launch_bucket(b)` calls the communicator for each bucket. The Work is
 /// complete at `done`, which lies behind the trace's end stamps: nobody goes on before a run has its end.
 template <class Launch>
 Work BucketGroup::launch(Collective what, const std::shared_ptr<Event>& done, Launch&& launch_bucket) {
@@ -143,7 +147,7 @@ Work BucketGroup::launch(Collective what, const std::shared_ptr<Event>& done, La
     }
   }
   CoalescingScope scope(communicator_, context_.communication);
-  for (const BucketRef& bucket : buckets_) launch_bucket(bucket);
+  for (std::size_t b = 0; b < buckets_.size(); ++b) launch_bucket(b);
   scope.finish();
   while (!runs.empty()) runs.pop_back();  // innermost span first
   context_.communication.record(*done);
@@ -195,7 +199,7 @@ void BucketGroup::prepare_gradients() {
       scaling = context_.tracer.span(context_.communication, event);
     }
     if (checks)
-      check_and_scale(static_cast<int>(b), factor);
+      check_and_scale(b, factor);
     else if (factor != 1.0F)
       context_.device.ops().scale(context_.communication,
                                   buckets_[b].buffer->bucket_grads(buckets_[b].bucket), factor);
@@ -205,15 +209,26 @@ void BucketGroup::prepare_gradients() {
   }
 }
 
+/// Checks and scaling on the way into the bucket's reduce-scatter.
+ReducePrologue BucketGroup::prologue(std::size_t bucket) {
+  const Range counts = bucket_counts_[bucket];
+  ReducePrologue prologue;
+  prologue.factor = gradient_scaling_factor(buckets_[bucket]);
+  if (host_stats_.empty()) return prologue;
+  prologue.parts = std::span(ranges_).subspan(static_cast<std::size_t>(counts.start),
+                                              static_cast<std::size_t>(counts.size()));
+  prologue.stats = host_stats_.data() + 2 * counts.start;
+  return prologue;
+}
+
 /// Padding is zero and stays so: only the parameters' gradients are multiplied.
-void BucketGroup::check_and_scale(int bucket, float factor) {
+void BucketGroup::check_and_scale(std::size_t bucket, float factor) {
   Stream& stream = context_.communication;
   Ops& ops = context_.device.ops();
-  for (std::size_t i = 0; i < counts_.size(); ++i) {
-    if (counts_[i].bucket != bucket) continue;
-    const auto first = static_cast<std::int64_t>(2 * i);
-    const TensorView stats = grad_stats_.view(DType::fp64).slice({first, first + 2});
-    const TensorView grad = buckets_[static_cast<std::size_t>(bucket)].buffer->main_grad(counts_[i].param);
+  const Range counts = bucket_counts_[bucket];
+  for (std::int64_t i = counts.start; i < counts.end; ++i) {
+    const TensorView stats = grad_stats_.view(DType::fp64).slice({2 * i, 2 * i + 2});
+    const TensorView grad = buckets_[bucket].buffer->main_grad(counts_[static_cast<std::size_t>(i)].param);
     if (factor == 1.0F)
       ops.grad_stats(stream, stats, grad);
     else
@@ -229,22 +244,25 @@ void BucketGroup::start_grad_sync() {
   emit_state(BucketState::ready);
   context_.compute.record(*inputs_ready_);
   context_.communication.wait(*inputs_ready_);
-  prepare_gradients();
+  const bool prepares = !scatters() || !communicator_.takes_prologue() || context_.tracer.watched();
+  if (prepares)
+    prepare_gradients();
+  else
+    std::fill(host_stats_.begin(), host_stats_.end(), 0);
 
-  const bool scatter = config_.use_distributed_optimizer && !config_.force_all_reduce;
   const ReduceOp op = config_.average_in_collective ? ReduceOp::average : ReduceOp::sum;
   Stream& stream = context_.communication;
-  reduction_ = launch(scatter ? Collective::reduce_scatter : Collective::all_reduce, reduction_done_,
-                      [&](const BucketRef& bucket) {
-                        const TensorView grads = bucket.buffer->bucket_grads(bucket.bucket);
-                        if (scatter) {
-                          const TensorView own =
-                              bucket.buffer->shard_grads(bucket.bucket, communicator_.rank());
-                          communicator_.reduce_scatter(stream, own, grads, op);
-                        } else {
-                          communicator_.all_reduce(stream, grads, op);
-                        }
-                      });
+  reduction_ = launch(
+      scatters() ? Collective::reduce_scatter : Collective::all_reduce, reduction_done_, [&](std::size_t b) {
+        const BucketRef& bucket = buckets_[b];
+        const TensorView grads = bucket.buffer->bucket_grads(bucket.bucket);
+        if (!scatters()) {
+          communicator_.all_reduce(stream, grads, op);
+          return;
+        }
+        const TensorView own = bucket.buffer->shard_grads(bucket.bucket, communicator_.rank());
+        communicator_.reduce_scatter(stream, own, grads, op, prepares ? ReducePrologue{} : prologue(b));
+      });
   reduction_outstanding_ = true;
   emit_state(BucketState::reducing);
 }
@@ -252,9 +270,8 @@ void BucketGroup::start_grad_sync() {
 void BucketGroup::finish_grad_sync() {
   check_reports();
   if (!reduction_outstanding_) start_grad_sync();
-  const bool scatter = config_.use_distributed_optimizer && !config_.force_all_reduce;
   const Work reduction = reduction_;
-  wait_for(reduction_, scatter ? Collective::reduce_scatter : Collective::all_reduce);
+  wait_for(reduction_, scatters() ? Collective::reduce_scatter : Collective::all_reduce);
   reduction_outstanding_ = false;
   if (!host_stats_.empty()) {
     reduction.wait();  // the checks' results lie on the host after this
@@ -292,7 +309,8 @@ void BucketGroup::start_param_sync() {
   context_.communication.wait(*inputs_ready_);
   emit_state(BucketState::gathering);
   Stream& stream = context_.communication;
-  gathering_ = launch(Collective::all_gather, gather_done_, [&](const BucketRef& bucket) {
+  gathering_ = launch(Collective::all_gather, gather_done_, [&](std::size_t b) {
+    const BucketRef& bucket = buckets_[b];
     communicator_.all_gather(stream, bucket.buffer->bucket_params(bucket.bucket),
                              bucket.buffer->shard_params(bucket.bucket, communicator_.rank()));
   });

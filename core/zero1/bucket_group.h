@@ -47,7 +47,9 @@ class BucketGroup {
   /// golden count. Throws Error naming the parameter when it reports more often than in the first iteration.
   void register_grad_ready(int param);
 
-  /// Queues checks, scaling and the reduction of all buckets. At most one may be outstanding.
+  /// Queues checks, scaling and the reduction of all buckets. At most one may be outstanding. Checks and
+  /// scaling are the reduce-scatter's prologue where the communicator takes one and nobody watches the run;
+  /// else they are passes before it, with the same bits in this rank's shard.
   void start_grad_sync();
 
   /// Starts the reduction if nothing has (no overlap, or first iteration), makes the compute stream
@@ -75,8 +77,10 @@ class BucketGroup {
   };
   enum class Gather { none, due, dispatched };
 
+  bool scatters() const { return config_.use_distributed_optimizer && !config_.force_all_reduce; }
   void prepare_gradients();
-  void check_and_scale(int bucket, float factor);
+  ReducePrologue prologue(std::size_t bucket);
+  void check_and_scale(std::size_t bucket, float factor);
   void check_reports() const;
   void check_gradients();
   float gradient_scaling_factor(const BucketRef& bucket) const;
@@ -93,9 +97,11 @@ class BucketGroup {
   DataParallelConfig config_;
   Communicator& communicator_;
 
-  std::vector<ReadyCount> counts_;   ///< one per parameter of the group, in buffer order
-  std::vector<int> count_of_param_;  ///< by parameter index; -1: not in this group
-  int complete_ = 0;                 ///< how many counts equal their golden count
+  std::vector<ReadyCount> counts_;    ///< one per parameter of the group, in buffer order
+  std::vector<Range> ranges_;         ///< of the same parameters, in their bucket
+  std::vector<Range> bucket_counts_;  ///< which of the counts are a bucket's
+  std::vector<int> count_of_param_;   ///< by parameter index; -1: not in this group
+  int complete_ = 0;                  ///< how many counts equal their golden count
   bool first_iteration_ = true;
   bool reported_ = false;
 

@@ -207,7 +207,7 @@ void DataParallel::zero_grad_buffer() {
   event.stream = trace::StreamId::compute;
   const auto span = context_.tracer.span(context_.compute, event);
   Ops& ops = context_.device.ops();
-  if (context_.tracer.gated()) {
+  if (context_.tracer.watched()) {
     for (const auto& buffer : buffers_) ops.fill(context_.compute, buffer->grad_data(), 0);
   } else {
     for (const TensorView& grads : grads_to_zero_) ops.fill(context_.compute, grads, 0);

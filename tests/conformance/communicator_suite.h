@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "tests/conformance/communicator_exercise.h"
 #include "tests/conformance/communicator_failure_suite.h"
+#include "tests/conformance/communicator_prologue_suite.h"
 
 namespace zero1::test {
 
@@ -198,6 +199,8 @@ inline void check_stress(CommunicatorBackend& backend) {
   ZERO1_COMMUNICATOR_CASE(Backend, "Work orders another stream", check_order)                             \
   ZERO1_COMMUNICATOR_CASE(Backend, "groups split, also again", check_split)                               \
   ZERO1_COMMUNICATOR_CASE(Backend, "several hundred collectives in random order", check_stress)           \
+  ZERO1_COMMUNICATOR_CASE(Backend, "a prologue gives the reference's result", check_prologues)            \
+  ZERO1_COMMUNICATOR_CASE(Backend, "wrong prologues throw at the call", check_prologues_rejected)         \
   ZERO1_COMMUNICATOR_CASE(Backend, "wrong arguments throw at the call", check_arguments_rejected)         \
   ZERO1_COMMUNICATOR_CASE(Backend, "mismatched calls show every rank's call", check_mismatches)           \
   ZERO1_COMMUNICATOR_CASE(Backend, "a throwing rank is named to all others", check_throwing_rank)         \

@@ -192,19 +192,52 @@ TEST_CASE("split orders by key and leaves out who wants no color") {
   });
 }
 
-TEST_CASE("a split without blocking is in progress until all ranks have asked") {
+TEST_CASE("a split without blocking gives its communicators when all ranks have asked, and not at once") {
   ncclComm_t comms[2] = {};
   ncclComm_t halves[2] = {};
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  ncclUniqueId id;
+  NCCL_OK(ncclGetUniqueId(&id));
   ncclResult_t state = ncclSuccess;
-  NCCL_OK(ncclCommInitAll(comms, 2, nullptr));
   for (const int rank : {0, 1}) {
-    CHECK(ncclCommSplit(comms[rank], 0, 0, &halves[rank], &config) == ncclInProgress);
-    NCCL_OK(ncclCommGetAsyncError(halves[0], &state));
-    CHECK(state == (rank == 0 ? ncclInProgress : ncclSuccess));
+    ZERO1_CUDA_CHECK(cudaSetDevice(rank));
+    CHECK(ncclCommInitRankConfig(&comms[rank], 2, id, rank, &config) == ncclInProgress);
+  }
+  CHECK(ncclCommSplit(comms[0], 0, 0, &halves[0], &config) == ncclInProgress);
+  std::this_thread::sleep_for(20ms);
+  NCCL_OK(ncclCommGetAsyncError(comms[0], &state));
+  CHECK(state == ncclInProgress);
+  CHECK(halves[0] == nullptr);
+  CHECK(ncclCommSplit(comms[1], 0, 0, &halves[1], &config) == ncclInProgress);
+  for (const int rank : {0, 1}) {
+    do {
+      NCCL_OK(ncclCommGetAsyncError(comms[rank], &state));
+    } while (state == ncclInProgress);
+    CHECK(state == ncclSuccess);
+    NCCL_OK(ncclCommGetAsyncError(halves[rank], &state));
+    CHECK(state == ncclSuccess);
   }
   for (ncclComm_t comm : {comms[0], comms[1], halves[0], halves[1]}) NCCL_OK(ncclCommDestroy(comm));
+}
+
+TEST_CASE("a split ends without a communicator where its rank aborts") {
+  ncclComm_t comm = nullptr;
+  ncclComm_t half = nullptr;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t peer = nullptr;
+  ncclUniqueId id;
+  NCCL_OK(ncclGetUniqueId(&id));
+  ZERO1_CUDA_CHECK(cudaSetDevice(0));
+  CHECK(ncclCommInitRankConfig(&comm, 2, id, 0, &config) == ncclInProgress);
+  ZERO1_CUDA_CHECK(cudaSetDevice(1));
+  CHECK(ncclCommInitRankConfig(&peer, 2, id, 1, &config) == ncclInProgress);
+  CHECK(ncclCommSplit(comm, 0, 0, &half, &config) == ncclInProgress);
+  NCCL_OK(ncclCommAbort(comm));
+  std::this_thread::sleep_for(20ms);
+  CHECK(half == nullptr);
+  NCCL_OK(ncclCommAbort(peer));
 }
 
 TEST_CASE("a rank that never comes blocks the others until they abort") {

@@ -65,6 +65,22 @@ void check_buffer(const Call& call, ConstTensorView buffer) {
   }
 }
 
+void check_prologue(const Call& call) {
+  const ReducePrologue& prologue = call.prologue;
+  if (prologue.empty()) return;
+  if (call.in.dtype == DType::fp64) reject(call, "a prologue of a float64 input");
+  if (prologue.stats == nullptr && !prologue.parts.empty())
+    reject(call, "a prologue without room for its statistics");
+  std::int64_t end = 0;
+  for (const Range& part : prologue.parts) {
+    if (part.start < end || part.end < part.start || part.end > call.in.numel) {
+      reject(call, fmt::format("part [{}, {}) of its prologue overlaps another or leaves the input",
+                               part.start, part.end));
+    }
+    end = part.end;
+  }
+}
+
 /// What all ranks must agree on. all_to_all's counts are compared pairwise instead.
 bool agree(const Call& a, const Call& b) {
   if (a.kind != b.kind || a.out.dtype != b.out.dtype || a.op != b.op || a.root != b.root) return false;
@@ -159,7 +175,10 @@ void check_arguments(const Call& call, int rank, int size) {
            fmt::format("input is {} and output {}", zero1::name(call.in.dtype), zero1::name(call.out.dtype)));
   }
   switch (call.kind) {
-    case CallKind::reduce_scatter: check_pieces(call, call.out, call.in, rank, size); break;
+    case CallKind::reduce_scatter:
+      check_pieces(call, call.out, call.in, rank, size);
+      check_prologue(call);
+      break;
     case CallKind::all_gather: check_pieces(call, call.in, call.out, rank, size); break;
     case CallKind::broadcast:
       if (call.root < 0 || call.root >= size) {

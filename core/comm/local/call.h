@@ -30,8 +30,9 @@ struct Call {
   CallKind kind = CallKind::barrier;
   ReduceOp op = ReduceOp::sum;
   int root = 0;
-  TensorView out;      ///< all_reduce and broadcast: the data
-  ConstTensorView in;  ///< all_reduce and broadcast: the data
+  TensorView out;           ///< all_reduce and broadcast: the data
+  ConstTensorView in;       ///< all_reduce and broadcast: the data
+  ReducePrologue prologue;  ///< reduce_scatter; the ranks' need not agree
   std::vector<std::int64_t> send_counts, receive_counts;
   int color = 0, key = 0;  ///< split
   std::string group_name;  ///< split

@@ -22,7 +22,8 @@ class CallCommunicator : public Communicator {
   int size() const override { return group_->size(); }
   std::string_view name() const override { return group_->name(); }
 
-  Work reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) override;
+  Work reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op,
+                      const ReducePrologue& prologue) override;
   Work all_gather(Stream& stream, TensorView out, ConstTensorView in) override;
   Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override;
   Work broadcast(Stream& stream, TensorView data, int root) override;

@@ -18,6 +18,7 @@ class LocalCommunicator final : public CallCommunicator {
   LocalCommunicator(std::shared_ptr<Group> group, int rank, std::shared_ptr<Device> events);
 
   std::string description() const override { return "in-process"; }
+  bool takes_prologue() const override { return true; }
 
  private:
   Work launch(Stream& stream, Launch calls) override;

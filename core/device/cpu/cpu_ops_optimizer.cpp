@@ -6,6 +6,7 @@
 
 #include "core/device/adamw_coefficients.h"
 #include "core/device/cpu/cpu_ops.h"
+#include "core/device/cpu/grad_stats.h"
 #include "core/device/cpu/vec.h"
 #include "core/device/cpu/vector_math.h"
 #include "core/device/slice_grids.h"
@@ -13,38 +14,6 @@
 namespace zero1::cpu {
 
 namespace {
-
-constexpr std::int32_t infinity_bits = 0x7F800000;
-
-struct GradStats {
-  std::int32_t max_bits = 0;  ///< of |x|: as integers, magnitudes order like the numbers
-  std::int64_t non_finite = 0;
-};
-
-/// Calls `also(i, part, value)` with what it has read, so that a pass over memory can serve twice.
-template <class T, class Also>
-GradStats stats_of(const T* x, std::int64_t begin, std::int64_t end, Also&& also) {
-  constexpr std::int64_t block = std::int64_t{1} << 24;  // counts of a lane stay below 2^31
-  GradStats total;
-  for (std::int64_t start = begin; start < end; start += block) {
-    IntVec largest{};  // signed: not every processor compares unsigned lanes
-    IntVec bad{};
-    for_lanes(start, std::min(end, start + block), [&](std::int64_t i, auto part) {
-      prefetch(x + i);
-      const Vec value = load(x + i, part);
-      const IntVec magnitude = std::bit_cast<IntVec>(value) & 0x7FFFFFFF;
-      const IntVec finite = magnitude < infinity_bits ? magnitude : IntVec{};
-      largest = finite > largest ? finite : largest;
-      bad += magnitude < infinity_bits ? IntVec{} : IntVec{} + 1;
-      also(i, part, value);
-    });
-    for (int lane = 0; lane < lanes; ++lane) {
-      total.max_bits = std::max(total.max_bits, std::int32_t{largest[lane]});
-      total.non_finite += bad[lane];
-    }
-  }
-  return total;
-}
 
 /// Sums of the slices that SliceGrids cuts.
 class SliceSums {
@@ -99,15 +68,6 @@ void adamw_range(const AdamWArgs& args, std::int64_t begin, std::int64_t end) {
 
 }  // namespace
 
-namespace {
-
-void add_stats(double* result, const GradStats& stats) {
-  result[0] = std::max(result[0], static_cast<double>(std::bit_cast<float>(stats.max_bits)));
-  result[1] += static_cast<double>(stats.non_finite);
-}
-
-}  // namespace
-
 void CpuOps::grad_stats(Stream& stream, TensorView out, ConstTensorView x) {
   check("grad_stats", "out", out, DType::fp64, 2);
   visit_low("grad_stats", "x", x.dtype, [&](auto type) {
@@ -117,7 +77,7 @@ void CpuOps::grad_stats(Stream& stream, TensorView out, ConstTensorView x) {
       workers.split(x.numel, [&](std::int64_t begin, std::int64_t end) {
         const GradStats stats = stats_of(x.as<T>(), begin, end, [](auto&&...) {});
         const std::lock_guard lock(mutex);
-        add_stats(out.as<double>(), stats);
+        stats.add_to(out.as<double>());
       });
     });
   });
@@ -134,7 +94,7 @@ void CpuOps::grad_stats_and_scale(Stream& stream, TensorView out, TensorView x, 
         const GradStats stats = stats_of(
             p, begin, end, [&](std::int64_t i, auto part, Vec value) { store(p + i, value * factor, part); });
         const std::lock_guard lock(mutex);
-        add_stats(out.as<double>(), stats);
+        stats.add_to(out.as<double>());
       });
     });
   });
@@ -182,7 +142,7 @@ void CpuOps::grad_stats_and_sum_of_squares(Stream& stream, TensorView stats, Ten
         const GradStats found =
             stats_of(x.as<T>(), begin, end, [&](std::int64_t, auto, Vec value) { sums.add(value); });
         const std::lock_guard lock(mutex);
-        add_stats(stats.as<double>(), found);
+        found.add_to(stats.as<double>());
         sums.add_to(out.as<double>());
       });
     });

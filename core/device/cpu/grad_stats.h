@@ -1,0 +1,58 @@
+// The statistics of gradients, in one pass that can do more on its way.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "core/device/cpu/vec.h"
+
+namespace zero1::cpu {
+
+/// Of the elements seen. The largest magnitude is that of the finite ones.
+struct GradStats {
+  std::int32_t max_bits = 0;  ///< of |x|: as integers, magnitudes order like the numbers
+  std::int64_t non_finite = 0;
+
+  double largest() const { return static_cast<double>(std::bit_cast<float>(max_bits)); }
+
+  void add(const GradStats& other) {
+    max_bits = std::max(max_bits, other.max_bits);
+    non_finite += other.non_finite;
+  }
+
+  /// To double[2], as Ops::grad_stats gives them.
+  void add_to(double* out) const {
+    out[0] = std::max(out[0], largest());
+    out[1] += static_cast<double>(non_finite);
+  }
+};
+
+/// Statistics of x[begin, end). Calls `also(i, part, value)` with what it has read, so that a pass over
+/// memory can serve twice.
+template <class T, class Also>
+GradStats stats_of(const T* x, std::int64_t begin, std::int64_t end, Also&& also) {
+  constexpr std::int32_t infinity_bits = 0x7F800000;
+  constexpr std::int64_t block = std::int64_t{1} << 24;  // counts of a lane stay below 2^31
+  GradStats total;
+  for (std::int64_t start = begin; start < end; start += block) {
+    IntVec largest{};  // signed: not every processor compares unsigned lanes
+    IntVec bad{};
+    for_lanes(start, std::min(end, start + block), [&](std::int64_t i, auto part) {
+      prefetch(x + i);
+      const Vec value = load(x + i, part);
+      const IntVec magnitude = std::bit_cast<IntVec>(value) & 0x7FFFFFFF;
+      const IntVec finite = magnitude < infinity_bits ? magnitude : IntVec{};
+      largest = finite > largest ? finite : largest;
+      bad += magnitude < infinity_bits ? IntVec{} : IntVec{} + 1;
+      also(i, part, value);
+    });
+    for (int lane = 0; lane < lanes; ++lane) {
+      total.max_bits = std::max(total.max_bits, std::int32_t{largest[lane]});
+      total.non_finite += bad[lane];
+    }
+  }
+  return total;
+}
+
+}  // namespace zero1::cpu
