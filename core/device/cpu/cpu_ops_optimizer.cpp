@@ -91,8 +91,14 @@ void CpuOps::grad_stats_and_scale(Stream& stream, TensorView out, TensorView x, 
       std::mutex mutex;
       workers.split(x.numel, [&](std::int64_t begin, std::int64_t end) {
         T* p = x.as<T>();
-        const GradStats stats = stats_of(
-            p, begin, end, [&](std::int64_t i, auto part, Vec value) { store(p + i, value * factor, part); });
+        GradStats stats;
+        constexpr std::int64_t block = 4096;  // stays in the L1 cache between the two
+        for (std::int64_t start = begin; start < end; start += block) {
+          const std::int64_t stop = std::min(start + block, end);
+          stats.add(stats_of(p, start, stop, [](auto&&...) {}));
+          for_lanes(start, stop,
+                    [&](std::int64_t i, auto part) { store(p + i, load(p + i, part) * factor, part); });
+        }
         const std::lock_guard lock(mutex);
         stats.add_to(out.as<double>());
       });
