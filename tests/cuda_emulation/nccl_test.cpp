@@ -207,8 +207,7 @@ TEST_CASE("a split without blocking gives its communicators when all ranks have 
   CHECK(ncclCommSplit(comms[0], 0, 0, &halves[0], &config) == ncclInProgress);
   std::this_thread::sleep_for(20ms);
   NCCL_OK(ncclCommGetAsyncError(comms[0], &state));
-  CHECK(state == ncclInProgress);
-  CHECK(halves[0] == nullptr);
+  CHECK(state == ncclInProgress);  // and halves[0] is not to be looked at
   CHECK(ncclCommSplit(comms[1], 0, 0, &halves[1], &config) == ncclInProgress);
   for (const int rank : {0, 1}) {
     do {
