@@ -45,7 +45,7 @@ GradStats stats_of_mixed(const T* x, std::int64_t begin, std::int64_t end) {
 }
 
 /// Statistics of x[begin, end). Calls `also(i, part, value)` with what it has read, so that a pass over
-/// memory can serve twice.
+/// memory can serve twice. It must not write to x, which is read again where not all is finite.
 template <class T, class Also>
 GradStats stats_of(const T* x, std::int64_t begin, std::int64_t end, Also&& also) {
   IntVec largest{};  // signed: not every processor compares unsigned lanes

@@ -75,6 +75,7 @@ struct SplitRequest {
   ncclComm_t made;  ///< once the round is complete; null without a color
 };
 
+/// The wishes of all ranks, by rank; complete once the last has come.
 struct SplitRound {
   explicit SplitRound(int size) : requests(static_cast<std::size_t>(size)) {}
   std::vector<std::optional<SplitRequest>> requests;
