@@ -22,7 +22,7 @@ namespace {
 }  // namespace
 
 // Without O_NONBLOCK, opening a named pipe would wait for its writer.
-InputFile::InputFile(std::string path)
+InputFile::InputFile(const std::string& path)
     : InputFile(path, ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
 
 InputFile InputFile::in_folder(int folder_fd, const std::string& folder_path, const std::string& name) {

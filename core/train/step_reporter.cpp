@@ -16,7 +16,7 @@ void StepReporter::step_done(StepMetrics metrics) {
   const std::lock_guard lock(mutex_);
   if (++finished_[metrics.step] < ranks_) return;
   finished_.erase(metrics.step);
-  report(std::move(metrics));
+  report(metrics);
 }
 
 void StepReporter::report(StepMetrics metrics) {

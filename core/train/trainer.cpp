@@ -204,7 +204,7 @@ class Run {
       metrics.ms = static_cast<double>(now_ns() - begin_ns) * 1e-6;
       if (config_.eval_interval > 0 && step % config_.eval_interval == 0)
         metrics.valid_loss = trainer.evaluate();
-      reporter_.step_done(std::move(metrics));
+      reporter_.step_done(metrics);
       if (observer_.on_step_end) observer_.on_step_end(rank, trainer, step);
     }
     trainer.finish();
