@@ -25,11 +25,6 @@ std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-bool is_collective(const Event& event) {
-  return event.kind == Kind::collective_issue || event.kind == Kind::collective_run ||
-         event.kind == Kind::collective_wait;
-}
-
 /// The category, by which viewers filter and colour.
 std::string_view category(const Event& event) {
   switch (event.kind) {
@@ -85,7 +80,7 @@ std::vector<std::string> json_strings(const std::vector<std::string>& texts) {
 
 bool is_slice(const Event& event) {
   if (event.kind == Kind::memory || event.kind == Kind::bucket_state) return false;
-  return event.end_ns > event.begin_ns || event.kind == Kind::grad_ready || is_collective(event);
+  return event.end_ns > event.begin_ns || event.kind == Kind::grad_ready || is_collective(event.kind);
 }
 
 ChromeWriter::ChromeWriter(std::string path, const Reader& reader)
@@ -183,7 +178,7 @@ void ChromeWriter::name_and_args(const Event& event) {
     quoted_arg("elements", fmt::format("\"[{}, {})\"", event.elem_start, event.elem_end));
   }
   if (event.bytes != 0) arg("bytes", event.bytes);
-  if (is_collective(event))
+  if (is_collective(event.kind))
     quoted_arg("collective", fmt::format("\"{}\"", name(static_cast<Collective>(event.detail))));
   if (event.flags != 0) quoted_arg("flags", fmt::format("\"{}\"", flag_names(event.flags)));
   print("}}");
