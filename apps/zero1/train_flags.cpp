@@ -190,9 +190,13 @@ void add_machine_flags(CLI::App& cmd, TrainOptions& o) {
       ->type_name("FILE");
   cmd.add_option("--metrics", o.metrics,
                  "Write one JSON object per iteration: step, loss, grad_norm, lr, tokens, ms, comm_ms, "
-                 "exposed_comm_ms, overlap")
+                 "exposed_comm_ms, overlap; or the same as a table where the name ends in .csv")
       ->group(output)
       ->type_name("FILE.jsonl");
+  cmd.add_option("--tensorboard-dir", o.tensorboard_dir,
+                 "Write the metrics as an event file of TensorBoard into this folder")
+      ->group(output)
+      ->type_name("DIR");
   cmd.add_option("--trace", c.trace, "Record every event; see `zero1 trace --help`")
       ->group(output)
       ->type_name("FILE");

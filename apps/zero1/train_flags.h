@@ -21,6 +21,7 @@ struct TrainOptions {
   std::vector<std::string> param_groups;
   std::string config_file;
   std::string metrics;
+  std::string tensorboard_dir;
   std::string svg;
   std::int64_t log_interval = 1;
   ckpt::SaveOptions save;

@@ -75,7 +75,10 @@ void check_outputs(const TrainOptions& o) {
 }  // namespace
 
 TrainJob::TrainJob(const TrainOptions& options)
-    : options_(options), config_(train_config(options)), metrics_((check_outputs(options), options.metrics)) {
+    : options_(options),
+      config_(train_config(options)),
+      metrics_((check_outputs(options), options.metrics)),
+      tensorboard_(options.tensorboard_dir) {
   open_checkpoints();
 }
 
@@ -122,6 +125,7 @@ void TrainJob::open_checkpoints() {
 void TrainJob::observe(TrainObserver& observer) {
   observer.on_step = [this, also = std::move(observer.on_step)](const StepMetrics& step) {
     metrics_.write(step);
+    tensorboard_.write(step);
     if (also) also(step);
   };
   if (loader_) {
@@ -138,6 +142,7 @@ void TrainJob::observe(TrainObserver& observer) {
 void TrainJob::finish() {
   if (saver_) saver_->finish();
   metrics_.finish();
+  tensorboard_.finish();
 }
 
 void TrainJob::draw(const TrainSummary& summary) const {
