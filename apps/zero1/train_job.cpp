@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/zero1/cmd_ckpt_progress.h"
 #include "apps/zero1/train_report.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
@@ -72,6 +73,17 @@ void check_outputs(const TrainOptions& o) {
   if (!o.config.save_weights.empty()) OutputFile{o.config.save_weights};
 }
 
+/// Tokens that the model does not have would end the run when they are read, hours later perhaps.
+void check_tokens(const TrainConfig& config, const std::string& path) {
+  if (path.empty()) return;
+  const TokenFile file(path, {config.token_dtype, config.vocab_size});
+  constexpr std::int64_t takes_long_bytes = 1 << 28;
+  const auto line = progress_line();
+  file.check([&](std::int64_t done, std::int64_t total) {
+    if (total >= takes_long_bytes) line(done, total);
+  });
+}
+
 }  // namespace
 
 TrainJob::TrainJob(const TrainOptions& options)
@@ -79,6 +91,7 @@ TrainJob::TrainJob(const TrainOptions& options)
       config_(train_config(options)),
       metrics_((check_outputs(options), options.metrics)),
       tensorboard_(options.tensorboard_dir) {
+  for (const std::string& path : {config_.data, config_.valid_data}) check_tokens(config_, path);
   open_checkpoints();
 }
 
