@@ -185,7 +185,16 @@ class ModelBuilder {
 
 ModelSource open_model(const std::string& source, const ModelFlags& flags) {
   std::error_code none;
-  const bool file = source.ends_with(".safetensors") || std::filesystem::is_regular_file(source, none);
+  const bool folder = std::filesystem::is_directory(source, none);
+  for (const char* ending : {".json", ".h5", ".hdf5"}) {
+    if (folder || !source.ends_with(ending)) continue;
+    throw InputError(
+        fmt::format("{}: generation takes a checkpoint or a .safetensors file; `zero1 ckpt import` "
+                    "makes a checkpoint of other files",
+                    source));
+  }
+  const bool file =
+      !folder && (source.ends_with(".safetensors") || std::filesystem::is_regular_file(source, none));
   if (file && flags.step) throw InputError(fmt::format("{}: is a file; --ckpt-step needs a folder", source));
   Stored stored = file ? open_safetensors(source) : open_checkpoint(source, flags.step);
   ModelSource model = ModelBuilder(source, stored, flags).build();
