@@ -63,9 +63,9 @@ TEST_CASE("a model that has learnt a text by heart continues it, also beyond its
   for (const std::string& source : {checkpoint, checkpoint + "/step_00000150", weights}) {
     CAPTURE(source);
     CHECK(generate(source, "--prompt abac --greedy --max-new-tokens 60") == expected);
-    CHECK(generate(source, "--prompt abac --temperature 0 --seed 5 --max-new-tokens 60") == expected);
-    CHECK(generate(source, "--prompt abac --top-k 1 --seed 5 --max-new-tokens 60") == expected);
   }
+  CHECK(generate(checkpoint, "--prompt abac --temperature 0 --seed 5 --max-new-tokens 60") == expected);
+  CHECK(generate(checkpoint, "--prompt abac --top-k 1 --seed 5 --max-new-tokens 60") == expected);
   const std::string exported = folder / "exported.safetensors";
   REQUIRE(run_zero1("ckpt export " + quoted(checkpoint) + " " + quoted(exported)).status == 0);
   CHECK(generate(exported, "--prompt abac --greedy --max-new-tokens 60") == expected);
