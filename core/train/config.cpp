@@ -81,6 +81,12 @@ void resolve_vocabulary(TrainConfig& c) {
                     "tokens); to train on its bytes give --token-dtype uint8",
                     flag, *path));
   }
+  require(c.data.empty() || c.valid_data.empty() ||
+              holds_token_ids(c.data, c.token_dtype) == holds_token_ids(c.valid_data, c.token_dtype),
+          fmt::format(
+              "--data {} and --valid-data {}: one is read as bytes and one as token ids; say how both are "
+              "stored with --token-dtype",
+              c.data, c.valid_data));
   require(c.token_dtype == TokenDType::automatic || !c.data.empty(), "--token-dtype needs --data FILE");
   if (c.vocab_size == 0) c.vocab_size = 256;
   require_size(c.vocab_size, most, "--vocab-size");

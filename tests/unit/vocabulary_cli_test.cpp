@@ -146,6 +146,8 @@ TEST_CASE("what a vocabulary lacks is said before training") {
       {"--data " + data, "--vocab-size"},
       {"--data " + data, "--token-dtype uint8"},
       {"--data " + text + " --valid-data " + data + " --eval-interval 1", "--valid-data"},
+      {"--vocab-size 300 --data " + data + " --valid-data " + text + " --eval-interval 1",
+       "one is read as bytes"},
       {"--data " + data + " --vocab-size 200", "not below the vocabulary's size, 200"},
       {"--data " + text + " --vocab-size 100", "byte 122 at position 0"},
       {"--vocab-size 100", "at least 128"},
