@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/zero1/cmd_ckpt_progress.h"
 #include "apps/zero1/train_report.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
@@ -72,10 +73,25 @@ void check_outputs(const TrainOptions& o) {
   if (!o.config.save_weights.empty()) OutputFile{o.config.save_weights};
 }
 
+/// Tokens that the model does not have would end the run when they are read, hours later perhaps.
+void check_tokens(const TrainConfig& config, const std::string& path) {
+  if (path.empty()) return;
+  const TokenFile file(path, {config.token_dtype, config.vocab_size});
+  constexpr std::int64_t takes_long_bytes = 1 << 28;
+  const auto line = progress_line();
+  file.check([&](std::int64_t done, std::int64_t total) {
+    if (total >= takes_long_bytes) line(done, total);
+  });
+}
+
 }  // namespace
 
 TrainJob::TrainJob(const TrainOptions& options)
-    : options_(options), config_(train_config(options)), metrics_((check_outputs(options), options.metrics)) {
+    : options_(options),
+      config_(train_config(options)),
+      metrics_((check_outputs(options), options.metrics)),
+      tensorboard_(options.tensorboard_dir) {
+  for (const std::string& path : {config_.data, config_.valid_data}) check_tokens(config_, path);
   open_checkpoints();
 }
 
@@ -122,6 +138,7 @@ void TrainJob::open_checkpoints() {
 void TrainJob::observe(TrainObserver& observer) {
   observer.on_step = [this, also = std::move(observer.on_step)](const StepMetrics& step) {
     metrics_.write(step);
+    tensorboard_.write(step);
     if (also) also(step);
   };
   if (loader_) {
@@ -138,6 +155,7 @@ void TrainJob::observe(TrainObserver& observer) {
 void TrainJob::finish() {
   if (saver_) saver_->finish();
   metrics_.finish();
+  tensorboard_.finish();
 }
 
 void TrainJob::draw(const TrainSummary& summary) const {

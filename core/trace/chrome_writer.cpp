@@ -83,16 +83,18 @@ bool is_slice(const Event& event) {
   return event.end_ns > event.begin_ns || event.kind == Kind::grad_ready || is_collective(event.kind);
 }
 
-ChromeWriter::ChromeWriter(std::string path, const Reader& reader)
-    : file_(std::move(path)),
-      info_(reader.info()),
+ChromeWriter::ChromeWriter(const Reader& reader, const Selection& selection, const std::string& path)
+    : info_(reader.info()),
+      selection_(selection),
       params_(json_strings(info_.params)),
       layers_(json_strings(info_.layers)) {
+  if (!path.empty()) file_.emplace(path);
   print(
       "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"program\":\"ZeRO-1 "
       "Lab\",\"ranks\":{},\"dropped_events\":{},"
-      "\"truncated\":{},\"clock_uncertainty_ns\":{},\"config\":{}}},\n\"traceEvents\":[",
-      info_.ranks, reader.dropped(), reader.truncated(), info_.clock_uncertainty_ns, info_.config_json);
+      "\"truncated\":{},\"clock_uncertainty_ns\":{},\"selected\":{},\"config\":{}}},\n\"traceEvents\":[",
+      info_.ranks, reader.dropped(), reader.truncated(), info_.clock_uncertainty_ns,
+      json_string(describe(selection)), info_.config_json);
 }
 
 void ChromeWriter::event(const Event& event, int track) {
@@ -129,7 +131,7 @@ std::int64_t ChromeWriter::finish() {
   name_tracks();
   print("\n]}}\n");
   flush();
-  file_.publish();
+  if (file_) file_->publish();
   return written_bytes_;
 }
 
@@ -207,6 +209,7 @@ void ChromeWriter::counter(const Event& event) {
 
 void ChromeWriter::name_tracks() {
   for (int rank = 0; rank < info_.ranks; ++rank) {
+    if (!selection_.has_rank(rank)) continue;
     metadata("process_name", rank, 0, fmt::format("\"name\":\"rank {}\"", rank));
     metadata("process_sort_index", rank, 0, fmt::format("\"sort_index\":{}", rank));
   }
@@ -230,7 +233,7 @@ void ChromeWriter::flush_if_full() {
 }
 
 void ChromeWriter::flush() {
-  file_.append({buffer_.data(), buffer_.size()});
+  if (file_) file_->append({buffer_.data(), buffer_.size()});
   written_bytes_ += static_cast<std::int64_t>(buffer_.size());
   buffer_.clear();
 }
