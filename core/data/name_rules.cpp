@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
 #include <set>
@@ -68,6 +69,15 @@ class Pattern {
   std::regex regex_;
 };
 
+/// Names go into JSON. A group may end inside a character.
+bool is_utf8(const std::string& text) {
+  try {
+    return !nlohmann::json(text).dump().empty();
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
 /// --rename OLD=NEW.
 struct Rename {
   Pattern old_name;
@@ -95,6 +105,9 @@ struct Rename {
       }
     }
     if (result.empty()) throw InputError(fmt::format("{}: the new name is empty", old_name.flag()));
+    if (!is_utf8(result)) {
+      throw InputError(fmt::format("{}: the new name '{}' is not UTF-8", old_name.flag(), printable(result)));
+    }
     return result;
   }
 };
