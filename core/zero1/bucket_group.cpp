@@ -130,13 +130,10 @@ void BucketGroup::start_grad_sync() {
   preparation_.start(reduction_kind_);
   const ReduceOp op = config_.average_in_collective ? ReduceOp::average : ReduceOp::sum;
   reduction_ = launch(reduction_kind_, reduction_done_, [&](int b) {
-    const BucketRef& bucket = at(buckets_, b);
-    if (reduction_kind_ == Collective::all_reduce) {
-      communicator_.all_reduce(context_.communication, bucket.grads(), op);
-    } else {
-      communicator_.reduce_scatter(context_.communication, bucket.grads_of(communicator_.rank()),
-                                   bucket.grads(), op, preparation_.prologue(b));
-    }
+    if (reduction_kind_ == Collective::reduce_scatter)
+      preparation_.reduce_scatter(b, op);
+    else
+      communicator_.all_reduce(context_.communication, at(buckets_, b).grads(), op);
   });
   trace_.state(BucketState::reducing);
 }

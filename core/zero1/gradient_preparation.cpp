@@ -12,7 +12,11 @@ namespace zero1 {
 GradientPreparation::GradientPreparation(RankContext& context, const Layout& layout,
                                          std::span<const BucketRef> buckets, Communicator& communicator,
                                          const DataParallelConfig& config)
-    : context_(context), layout_(layout), communicator_(communicator), config_(config) {
+    : context_(context),
+      layout_(layout),
+      communicator_(communicator),
+      prologue_reducer_(communicator.prologue_reducer()),
+      config_(config) {
   std::int64_t params = 0;
   for (const BucketRef& ref : buckets) {
     Bucket bucket{ref, gradient_scaling_factor(ref), {}, params};
@@ -35,7 +39,7 @@ float GradientPreparation::gradient_scaling_factor(const BucketRef& bucket) cons
 }
 
 void GradientPreparation::start(trace::Collective collective) {
-  by_prologue_ = collective == trace::Collective::reduce_scatter && communicator_.takes_prologue() &&
+  by_prologue_ = collective == trace::Collective::reduce_scatter && prologue_reducer_ != nullptr &&
                  !context_.tracer.watched();
   if (by_prologue_)
     std::fill(host_stats_.begin(), host_stats_.end(), 0);
@@ -43,16 +47,19 @@ void GradientPreparation::start(trace::Collective collective) {
     run_passes();
 }
 
-ReducePrologue GradientPreparation::prologue(int bucket) {
-  ReducePrologue prologue;
-  if (!by_prologue_) return prologue;
-  const Bucket& own = at(buckets_, bucket);
-  prologue.factor = own.factor;
-  if (checks()) {
-    prologue.parts = own.params;
-    prologue.stats = host_stats_.data() + 2 * own.first;
-  }
-  return prologue;
+void GradientPreparation::reduce_scatter(int bucket, ReduceOp op) {
+  const Bucket& from = at(buckets_, bucket);
+  const TensorView shard = from.ref.grads_of(communicator_.rank());
+  if (by_prologue_)
+    prologue_reducer_->reduce_scatter_with(prologue(from), context_.communication, shard, from.ref.grads(),
+                                           op);
+  else
+    communicator_.reduce_scatter(context_.communication, shard, from.ref.grads(), op);
+}
+
+ReducePrologue GradientPreparation::prologue(const Bucket& bucket) {
+  if (!checks()) return {bucket.factor, {}, nullptr};
+  return {bucket.factor, bucket.params, host_stats_.data() + 2 * bucket.first};
 }
 
 void GradientPreparation::run_passes() {

@@ -16,8 +16,9 @@ namespace zero1 {
 ///
 /// There are two ways, with the same bits in this rank's shard afterwards. Passes over memory before the
 /// collective leave prepared gradients in the buckets, where they can be looked at. A reduce-scatter's
-/// prologue prepares them on their way into the sum and leaves memory as it is: one pass less. The second
-/// is taken where the communicator has it and nobody watches the run. No other code knows which it was.
+/// prologue (core/comm/reduce_prologue.h) prepares them on their way into the sum and leaves memory as it
+/// is: one pass less. The second is taken where the communicator has it and nobody watches the run. No other
+/// code knows which it was.
 class GradientPreparation {
  public:
   /// What is referred to must outlive this.
@@ -28,8 +29,9 @@ class GradientPreparation {
   /// reduction by `collective`, reduce_scatter or all_reduce.
   void start(trace::Collective collective);
 
-  /// What the reduce-scatter of the group's bucket number `bucket` is given; empty after passes.
-  ReducePrologue prologue(int bucket);
+  /// Issues the reduce-scatter of the group's bucket number `bucket` into this rank's shard, in place, with
+  /// the prologue if the passes were left to it.
+  void reduce_scatter(int bucket, ReduceOp op);
 
   /// Where checks are on: blocks the host until the reduction is done, and throws Error naming rank, bucket
   /// and parameter when one failed.
@@ -45,6 +47,7 @@ class GradientPreparation {
 
   float gradient_scaling_factor(const BucketRef& bucket) const;
   bool checks() const { return !host_stats_.empty(); }
+  ReducePrologue prologue(const Bucket& bucket);
   void run_passes();
   void check_and_scale(const Bucket& bucket);
   void check(int param, double largest, double non_finite) const;
@@ -52,6 +55,7 @@ class GradientPreparation {
   RankContext& context_;
   const Layout& layout_;
   Communicator& communicator_;
+  PrologueReducer* prologue_reducer_;  ///< null: this backend has none
   const DataParallelConfig& config_;
   std::vector<Bucket> buckets_;
   DeviceMemory device_stats_;       ///< fp64 [params of the group][2]: largest magnitude, non-finite count
