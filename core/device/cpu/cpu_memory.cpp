@@ -61,7 +61,7 @@ CpuMemory::~CpuMemory() {
   trim(-1);
 }
 
-void* CpuMemory::allocate(std::int64_t bytes, MemoryKind kind) {
+void* CpuMemory::allocate(std::int64_t bytes, MemoryKind kind, Reuse reuse) {
   if (bytes < huge_page) {
     void* data = std::aligned_alloc(alignment, static_cast<std::size_t>(rounded_up(bytes, alignment)));
     if (data == nullptr) out_of_memory(bytes, available_bytes(), kind);
@@ -69,7 +69,7 @@ void* CpuMemory::allocate(std::int64_t bytes, MemoryKind kind) {
   }
   const std::int64_t size = rounded_up(bytes, huge_page);
   const std::lock_guard lock(mutex_);
-  const bool keepable = kind == MemoryKind::activations;
+  const bool keepable = reuse == Reuse::in_stream_order;
   void* data = keepable ? reuse(size) : nullptr;
   if (data == nullptr) {
     if (keepable) trim(std::max(peak_live_bytes_, live_bytes_ + size) / 4 * 5 - live_bytes_ - size);
