@@ -31,7 +31,8 @@ struct RunInfo {
 struct RecorderOptions {
   std::string path;                    ///< trace file; empty: none
   std::int64_t ring_events = 1 << 16;  ///< of each ring, 1 GiB for all at most; what does not fit is dropped
-  std::int64_t flush_interval_ms = 200;  ///< how often the drain thread empties the rings and flushes the file
+  std::int64_t flush_interval_ms =
+      200;  ///< how often the drain thread empties the rings and flushes the file
   /// Called on the drain thread or in drain() with what was drained: in order within a lane, lane after
   /// lane. Must not call drain(). What it throws counts as a failure of the recorder (see close()).
   std::function<void(std::span<const Event>)> sink;

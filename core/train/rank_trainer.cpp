@@ -126,6 +126,7 @@ StepMetrics RankTrainer::train_step() {
   metrics.step = iteration;
   metrics.lr = learning_rate(config_.lr, iteration);
   const StepResult result = optimizer_.step(metrics.lr, 1 / loss_scale);
+  data_parallel_.start_param_sync();
   metrics.grad_norm = result.grad_norm;
   metrics.skipped = result.skipped;
   metrics.loss = global_mean_loss(config_.tokens_per_step());

@@ -1,11 +1,19 @@
-// Model parameters from and to .safetensors files.
+// Whole parameters from and to the host and .safetensors files.
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "core/zero1/data_parallel.h"
 
 namespace zero1 {
+
+/// Sets a whole parameter from fp32 host values (rounded to its dtype). Every rank must set the same.
+void set_param(DataParallel& data_parallel, int param, std::span<const float> values);
+
+/// A whole parameter on the host, widened to fp32. Drain the gathers first.
+std::vector<float> get_param(const DataParallel& data_parallel, int param);
 
 /// Sets every parameter to its seeded initial value.
 void init_weights(DataParallel& data_parallel, std::uint64_t seed);

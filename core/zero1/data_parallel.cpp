@@ -174,31 +174,6 @@ Communicator& DataParallel::communicator(const ParamAndGradBuffer& buffer) const
                                          : *context_.groups.data_parallel;
 }
 
-void DataParallel::set_param(int param, std::span<const float> values) {
-  const TensorView target = this->param(param);
-  if (static_cast<std::int64_t>(values.size()) != target.numel) {
-    throw InputError(fmt::format("parameter '{}' has {} elements, but {} values were given",
-                                 layout_.specs[static_cast<std::size_t>(param)].name, target.numel,
-                                 values.size()));
-  }
-  const DeviceMemory staging =
-      context_.device.allocate(target.numel * static_cast<std::int64_t>(sizeof(float)), MemoryKind::other);
-  context_.device.copy_from_host(context_.compute, staging.view(DType::fp32), values.data());
-  context_.device.ops().cast(context_.compute, target, staging.view(DType::fp32));
-  context_.compute.synchronize();
-}
-
-std::vector<float> DataParallel::get_param(int param) const {
-  const TensorView source = this->param(param);
-  std::vector<float> values(static_cast<std::size_t>(source.numel));
-  const DeviceMemory staging =
-      context_.device.allocate(source.numel * static_cast<std::int64_t>(sizeof(float)), MemoryKind::other);
-  context_.device.ops().cast(context_.compute, staging.view(DType::fp32), source);
-  context_.device.copy_to_host(context_.compute, values.data(), staging.view(DType::fp32));
-  context_.compute.synchronize();
-  return values;
-}
-
 // ---- gradients ------------------------------------------------------------------------------------
 
 void DataParallel::zero_grad_buffer() {
@@ -251,9 +226,12 @@ void DataParallel::finish_grad_sync() {
 
 // ---- parameters -----------------------------------------------------------------------------------
 
-void DataParallel::start_param_sync() {
+void DataParallel::mark_params_stale() {
   if (!config_.use_distributed_optimizer) return;  // every rank has stepped everything
   for (BucketGroup& group : groups_) group.mark_params_stale();
+}
+
+void DataParallel::start_param_sync() {
   next_gather_ = 0;
   if (config_.overlap_param_gather) return start_next_layers_gathers();
   for (const Gather& gather : gather_order_) gather.group->start_param_sync();

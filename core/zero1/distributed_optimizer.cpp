@@ -95,6 +95,7 @@ void DistributedOptimizer::publish_main_params() {
     if (shard.main_param.data == shard.model_param.data) continue;
     context_.device.ops().cast(context_.compute, shard.model_param, shard.main_param);
   }
+  data_parallel_.mark_params_stale();
   data_parallel_.start_param_sync();
   data_parallel_.drain_param_gathers();
 }
@@ -137,7 +138,7 @@ StepResult DistributedOptimizer::step(double lr, double grad_multiplier) {
   }
   ++step_count_;
   for (BucketShard& shard : shards_) adamw(shard, lr);
-  data_parallel_.start_param_sync();
+  data_parallel_.mark_params_stale();
   return result;
 }
 

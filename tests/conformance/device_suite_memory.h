@@ -13,7 +13,8 @@ namespace zero1::test {
 TEST_CASE("memory is aligned to 256 bytes and as large as asked") {
   on_each_backend([](Rig& rig) {
     for (const std::int64_t bytes : {1, 3, 255, 256, 257, 4096, 1 << 20, (2 << 20) + 5, 9 << 20}) {
-      const DeviceMemory memory = rig.device->allocate(bytes, MemoryKind::activations, Reuse::in_stream_order);
+      const DeviceMemory memory =
+          rig.device->allocate(bytes, MemoryKind::activations, Reuse::in_stream_order);
       CHECK(memory.bytes() == bytes);
       CHECK(reinterpret_cast<std::uintptr_t>(memory.data()) % 256 == 0);
       std::vector<unsigned char> pattern(static_cast<std::size_t>(bytes) / 2 * 2), back(pattern.size());

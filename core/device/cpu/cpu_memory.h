@@ -13,8 +13,8 @@ namespace zero1::cpu {
 /// Aligned blocks; large ones on huge pages where the system grants them. Thread-safe.
 ///
 /// Large blocks that are used again in stream order (activations) are kept when they are freed: every step
-/// asks for the same sizes again, and fresh pages would be faulted in and cleared each time. What is live and what is kept together never
-/// exceed 1.25 times the most that was ever live.
+/// asks for the same sizes again, and fresh pages would be faulted in and cleared each time. What is live and
+/// what is kept together never exceed 1.25 times the most that was ever live.
 class CpuMemory {
  public:
   CpuMemory() = default;
