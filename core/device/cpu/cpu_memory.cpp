@@ -70,7 +70,7 @@ void* CpuMemory::allocate(std::int64_t bytes, MemoryKind kind, Reuse reuse) {
   const std::int64_t size = rounded_up(bytes, huge_page);
   const std::lock_guard lock(mutex_);
   const bool keepable = reuse == Reuse::in_stream_order;
-  void* data = keepable ? reuse(size) : nullptr;
+  void* data = keepable ? take_kept(size) : nullptr;
   if (data == nullptr) {
     if (keepable) trim(std::max(peak_live_bytes_, live_bytes_ + size) / 4 * 5 - live_bytes_ - size);
     data = fresh(size, bytes, kind);
@@ -112,7 +112,7 @@ void* CpuMemory::fresh(std::int64_t size, std::int64_t bytes, MemoryKind kind) {
   return data;
 }
 
-void* CpuMemory::reuse(std::int64_t size) {
+void* CpuMemory::take_kept(std::int64_t size) {
   const auto found = kept_.find(size);
   if (found == kept_.end()) return nullptr;
   void* data = found->second;

@@ -33,7 +33,7 @@ class CpuMemory {
 
  private:
   void* fresh(std::int64_t size, std::int64_t bytes, MemoryKind kind);
-  void* reuse(std::int64_t size);
+  void* take_kept(std::int64_t size);
   void trim(std::int64_t wanted_bytes);
 
   mutable std::mutex mutex_;
