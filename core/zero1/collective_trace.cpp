@@ -10,7 +10,7 @@ void CollectiveTrace::state(trace::BucketState to) const {
   for (const BucketRef& bucket : buckets_) {
     trace::Event event;
     event.kind = Kind::bucket_state;
-    event.detail = static_cast<std::uint8_t>(to);
+    event.detail = detail_of(to);
     event.bucket = bucket.global_bucket;
     event.elem_end = bucket.layout().world.size();
     context_.tracer.instant(event);
@@ -47,7 +47,7 @@ trace::Event CollectiveTrace::event_of(Kind kind, trace::Collective what, const 
   trace::Event event;
   event.kind = kind;
   event.stream = kind == Kind::collective_run ? StreamId::communication : StreamId::compute;
-  event.detail = static_cast<std::uint8_t>(what);
+  event.detail = detail_of(what);
   event.bucket = bucket.global_bucket;
   event.elem_end = bucket.layout().world.size();
   event.bytes = event.elem_end * size_bytes(gathers ? buffer.param_dtype : buffer.grad_dtype);
