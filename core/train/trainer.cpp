@@ -149,7 +149,6 @@ class Run {
     if (!observer_.record && config_.trace.empty() && !observer_.on_events) return;
     trace::RecorderOptions options;
     options.path = config_.trace;
-    options.gate = observer_.gate;
     options.sink = [this](std::span<const trace::Event> events) {
       reporter_.add_events(events);
       if (observer_.on_events) observer_.on_events(events);

@@ -8,14 +8,47 @@
 #include <map>
 #include <string_view>
 
+#include "core/base/at.h"
 #include "core/base/error.h"
 #include "core/data/safetensors.h"
 
 namespace zero1 {
 
+namespace {
+
+DeviceMemory staging_for(const DataParallel& data_parallel, const TensorView& param) {
+  return data_parallel.context().device.allocate(param.numel * size_bytes(DType::fp32), MemoryKind::other);
+}
+
+}  // namespace
+
+void set_param(DataParallel& data_parallel, int param, std::span<const float> values) {
+  const RankContext& context = data_parallel.context();
+  const TensorView target = data_parallel.param(param);
+  if (std::ssize(values) != target.numel) {
+    throw InputError(fmt::format("parameter '{}' has {} elements, but {} values were given",
+                                 at(data_parallel.layout().specs, param).name, target.numel, values.size()));
+  }
+  const DeviceMemory staging = staging_for(data_parallel, target);
+  context.device.copy_from_host(context.compute, staging.view(DType::fp32), values.data());
+  context.device.ops().cast(context.compute, target, staging.view(DType::fp32));
+  context.compute.synchronize();
+}
+
+std::vector<float> get_param(const DataParallel& data_parallel, int param) {
+  const RankContext& context = data_parallel.context();
+  const TensorView source = data_parallel.param(param);
+  std::vector<float> values(source.numel);
+  const DeviceMemory staging = staging_for(data_parallel, source);
+  context.device.ops().cast(context.compute, staging.view(DType::fp32), source);
+  context.device.copy_to_host(context.compute, values.data(), staging.view(DType::fp32));
+  context.compute.synchronize();
+  return values;
+}
+
 void init_weights(DataParallel& data_parallel, std::uint64_t seed) {
   for (int p = 0; p < static_cast<int>(data_parallel.layout().specs.size()); ++p) {
-    data_parallel.set_param(p, data_parallel.model().initial_values(p, seed));
+    set_param(data_parallel, p, data_parallel.model().initial_values(p, seed));
   }
 }
 
@@ -76,7 +109,7 @@ void load_weights(DataParallel& data_parallel, const TrainConfig& config) {
       while (static_cast<std::int64_t>(values.size()) < specs[p].numel())
         values.insert(values.end(), last_row.begin(), last_row.end());
     }
-    data_parallel.set_param(static_cast<int>(p), values);
+    set_param(data_parallel, static_cast<int>(p), values);
   }
 }
 
@@ -91,7 +124,7 @@ void save_weights(const DataParallel& data_parallel, const TrainConfig& config) 
   SafetensorsWriter file(config.save_weights, std::move(entries),
                          {{"format", "pt"}, {"zero1_model", model_json(config)}});
   for (std::size_t p = 0; p < data_parallel.layout().specs.size(); ++p) {
-    const std::vector<float> values = data_parallel.get_param(static_cast<int>(p));
+    const std::vector<float> values = get_param(data_parallel, static_cast<int>(p));
     file.write_fp32(p, 0, values.data(), static_cast<std::int64_t>(values.size()));
   }
   file.close();
@@ -100,7 +133,7 @@ void save_weights(const DataParallel& data_parallel, const TrainConfig& config) 
 std::uint64_t hash_params(const DataParallel& data_parallel) {
   XXH64_hash_t hash = 0;
   for (int p = 0; p < static_cast<int>(data_parallel.layout().specs.size()); ++p) {
-    const std::vector<float> values = data_parallel.get_param(p);
+    const std::vector<float> values = get_param(data_parallel, p);
     hash = XXH3_64bits_withSeed(values.data(), values.size() * sizeof(float), hash);
   }
   return hash;

@@ -1,6 +1,7 @@
-// Model parameters from and to .safetensors files.
+// Whole parameters from and to the host and .safetensors files.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "core/data/name_rules.h"
@@ -8,6 +9,12 @@
 #include "core/zero1/data_parallel.h"
 
 namespace zero1 {
+
+/// Sets a whole parameter from fp32 host values (rounded to its dtype). Every rank must set the same.
+void set_param(DataParallel& data_parallel, int param, std::span<const float> values);
+
+/// A whole parameter on the host, widened to fp32. Drain the gathers first.
+std::vector<float> get_param(const DataParallel& data_parallel, int param);
 
 /// Sets every parameter to its seeded initial value.
 void init_weights(DataParallel& data_parallel, std::uint64_t seed);
