@@ -32,7 +32,7 @@ using zero1::TensorView;
 // ---- the model ----
 
 struct ConvNetConfig {
-  std::int64_t vocab_size = 256;  // a token is a byte
+  std::int64_t vocab_size = 256;  // of bytes
   std::int64_t seq_length = 64;
   std::int64_t channels = 32;
   std::int64_t taps = 4;  // a convolution sees its position and the three before it
@@ -280,7 +280,8 @@ zero1::TrainConfig run_of(int dp) {
   zero1::TrainConfig config;
   config.model = "convnet";  // the name in recordings
   config.model_factory = [](const zero1::TrainConfig& c) -> std::unique_ptr<zero1::Model> {
-    return std::make_unique<ConvNet>(ConvNetConfig{.seq_length = c.seq_length,
+    return std::make_unique<ConvNet>(ConvNetConfig{.vocab_size = c.padded_vocab_size(),
+                                                   .seq_length = c.seq_length,
                                                    .channels = c.hidden_size,
                                                    .convolutions = c.num_layers,
                                                    .dtype = c.param_dtype});
