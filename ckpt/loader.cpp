@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ckpt/checkpoint.h"
+#include "ckpt/config_rules.h"
 #include "ckpt/mapped_source.h"
 #include "ckpt/train_hooks.h"
 #include "core/base/error.h"
@@ -26,6 +27,7 @@ class Loader::Impl {
   std::vector<std::string> left_behind;  ///< of the checkpoint
   std::vector<std::string> notes;
   Agreement agreement;
+  std::int64_t scheduled_sequences = 0;
 
   Impl(const LoadOptions& options, const TrainConfig& config)
       : checkpoint_(std::in_place, options.source, options.step),
@@ -42,15 +44,17 @@ class Loader::Impl {
     if (not_loaded.size() == wanted.size()) {
       throw InputError(fmt::format("--load {}: has no parameter of the model", folder));
     }
-    agreement.config = config;
-    if (weights_only) return;
-    if (state.step >= config.train_iters) {
+    if (!weights_only && state.step >= config.train_iters) {
       throw InputError(fmt::format(
           "--load {}: is at step {}; --train-iters counts from the beginning and must be larger, got {}",
           folder, state.step, config.train_iters));
     }
     try {
-      agreement = agree(config, state, wanted, multipliers(), options.hyperparameters);
+      check_change_names(options.allowed_changes);
+      agreement = weights_only ? agree_on_weights(config, state, options.allowed_changes)
+                               : agree(config, state, wanted, multipliers(), options.hyperparameters,
+                                       options.allowed_changes);
+      scheduled_sequences = schedule_position(state, agreement.config.global_batch_size);
     } catch (const InputError& error) {
       throw InputError(fmt::format("--load {}: {}", folder, error.what()));
     }
@@ -163,7 +167,8 @@ void Loader::restore(int, RankTrainer& trainer) const {
     trainer.restore({state.step,
                      state.consumed_sequences,
                      state.optimizer_steps,
-                     {state.loss_scale, state.growth_tracker, state.hysteresis_tracker}});
+                     {state.loss_scale, state.growth_tracker, state.hysteresis_tracker},
+                     impl_->scheduled_sequences});
   }
   trainer.optimizer().publish_main_params();
   trainer.finish();

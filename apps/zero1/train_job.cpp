@@ -110,10 +110,11 @@ MachineFactory TrainJob::machine() const {
 
 void TrainJob::open_checkpoints() {
   const bool load = !options_.load.source.empty();
-  if (!load && (options_.load.step || options_.load.weights_only || !options_.load.strict ||
-                options_.override_schedule || options_.use_checkpoint_schedule)) {
+  if (!load &&
+      (options_.load.step || options_.load.weights_only || !options_.load.strict ||
+       !options_.allowed_changes.empty() || options_.override_schedule || options_.use_checkpoint_schedule)) {
     throw InputError(
-        "--ckpt-step, --no-strict, --load-weights-only, --override-opt_param-scheduler and "
+        "--ckpt-step, --no-strict, --load-weights-only, --allow-change, --override-opt_param-scheduler and "
         "--use-checkpoint-opt_param-scheduler need --load DIR");
   }
   if (!load && config_.init.empty() && !options_.names.empty()) {
@@ -124,6 +125,9 @@ void TrainJob::open_checkpoints() {
     load_options.names = options_.names;
     if (options_.override_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_flags;
     if (options_.use_checkpoint_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_checkpoint;
+    load_options.allowed_changes = options_.allowed_changes;
+    // Who gives a number means it; --dp alone, which makes the default another one, does not say so.
+    if (options_.config.global_batch_size != 0) load_options.allowed_changes.push_back("global-batch-size");
     loader_.emplace(load_options, config_);
     config_ = loader_->config();
   }

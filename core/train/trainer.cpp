@@ -208,6 +208,7 @@ class Run {
       reporter_.step_done(metrics);
       if (observer_.on_step_end) observer_.on_step_end(rank, trainer, step);
     }
+    if (trainer.progress().iteration == config_.train_iters) trainer.check_end();
     trainer.finish();
     const auto r = static_cast<std::size_t>(rank);
     param_hashes_[r] = hash_params(trainer.data_parallel());
