@@ -11,6 +11,7 @@
 #include "ckpt/digests.h"
 #include "ckpt/pieces.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/base/units.h"
 
 namespace zero1::ckpt {
@@ -20,7 +21,7 @@ namespace {
 void check_size(const InputFile& file, const RankFileRecord& record) {
   if (file.size_bytes() == record.bytes) return;
   throw InputError(
-      fmt::format("{}: {}, but checkpoint.h5 recorded {}: it was cut, or is of another checkpoint; see "
+      fmt::format("{}: {}, where {} were recorded: it was cut, or is of another checkpoint; see "
                   "`zero1 ckpt verify`",
                   file.path(), counted(file.size_bytes(), "byte"), format_count(record.bytes)));
 }
@@ -114,18 +115,18 @@ std::string compare_params(const std::vector<ParamSpec>& wanted, const std::vect
   for (const ParamSpec& spec : wanted) {
     const auto found = by_name.find(spec.name);
     if (found == by_name.end()) {
-      faults += fmt::format("\n  missing: {} [{}]", spec.name, fmt::join(spec.shape, ", "));
+      faults += fmt::format("\n  missing: {} [{}]", printable(spec.name), fmt::join(spec.shape, ", "));
       continue;
     }
     if (found->second->shape != spec.shape) {
-      faults += fmt::format("\n  {}: shape [{}], expected [{}]", spec.name,
+      faults += fmt::format("\n  {}: shape [{}], expected [{}]", printable(spec.name),
                             fmt::join(found->second->shape, ", "), fmt::join(spec.shape, ", "));
     }
     by_name.erase(found);
   }
   for (const ParamSpec& spec : stored) {
     if (by_name.count(spec.name) != 0) {
-      faults += fmt::format("\n  unexpected: {} [{}]", spec.name, fmt::join(spec.shape, ", "));
+      faults += fmt::format("\n  unexpected: {} [{}]", printable(spec.name), fmt::join(spec.shape, ", "));
     }
   }
   return faults;

@@ -128,21 +128,22 @@ class Loader::Impl {
                  bool strict) const {
     std::vector<ParamSpec> common_wanted = wanted;
     std::vector<ParamSpec> common_stored = stored;
-    if (!strict) {
-      const auto keep_common = [](std::vector<ParamSpec>& specs, const std::vector<ParamSpec>& others) {
-        std::erase_if(specs, [&](const ParamSpec& spec) {
-          return std::none_of(others.begin(), others.end(),
-                              [&](const ParamSpec& other) { return other.name == spec.name; });
-        });
-      };
-      keep_common(common_wanted, stored);
-      keep_common(common_stored, wanted);
-    }
-    const std::string faults = compare_params(common_wanted, common_stored);
+    const auto keep_common = [](std::vector<ParamSpec>& specs, const std::vector<ParamSpec>& others) {
+      std::erase_if(specs, [&](const ParamSpec& spec) {
+        return std::none_of(others.begin(), others.end(),
+                            [&](const ParamSpec& other) { return other.name == spec.name; });
+      });
+    };
+    keep_common(common_wanted, stored);
+    keep_common(common_stored, wanted);
+    const std::string shape_faults = compare_params(common_wanted, common_stored);
+    const std::string faults = strict ? compare_params(wanted, stored) : shape_faults;
     if (faults.empty()) return;
-    throw InputError(
-        fmt::format("--load {}: does not fit the model:{}{}", folder, faults,
-                    strict ? "\nLoad what fits with --no-strict, or give names with --rename" : ""));
+    // What has another shape does not load either way.
+    const char* advice = !strict || common_wanted.empty() || !shape_faults.empty()
+                             ? ""
+                             : "\nLoad what fits with --no-strict, or give names with --rename";
+    throw InputError(fmt::format("--load {}: does not fit the model:{}{}", folder, faults, advice));
   }
 
   std::vector<std::optional<int>> stored_;  ///< the checkpoint's index of each parameter of the run

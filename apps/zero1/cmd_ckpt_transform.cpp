@@ -1,6 +1,7 @@
 // zero1 ckpt gather, reshard, export, import: what writes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -12,6 +13,8 @@
 #include "ckpt/import.h"
 #include "ckpt/pieces.h"
 #include "core/base/error.h"
+#include "core/base/terminal.h"
+#include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/layout/range_map.h"
 
@@ -60,8 +63,8 @@ ckpt::WriteOptions write_options(const Flags& flags) {
 
 /// Who reads what from where: for every rank to be written, the bytes out of every rank's file.
 void print_plan(const ckpt::Checkpoint& source, const Layout& target) {
-  fmt::print("{} -> {}, {} to be written\n", source.files().size(), counted(ckpt::rank_count(target), "rank"),
-             format_bytes(ckpt::slice_bytes(target)));
+  say("{} -> {}, {} to be written\n", source.files().size(), counted(ckpt::rank_count(target), "rank"),
+      format_bytes(ckpt::slice_bytes(target)));
   for (int rank = 0; rank < ckpt::rank_count(target); ++rank) {
     std::map<int, std::int64_t> elems_from;
     for (std::size_t b = 0; b < target.buffers.size(); ++b) {
@@ -78,7 +81,7 @@ void print_plan(const ckpt::Checkpoint& source, const Layout& target) {
           fmt::format("  {} {}", ckpt::rank_file_name(from),
                       format_bytes(elems * ckpt::state_count * static_cast<std::int64_t>(sizeof(float))));
     }
-    fmt::print("{} <-{}\n", ckpt::rank_file_name(rank), sources.empty() ? "  padding only" : sources);
+    say("{} <-{}\n", ckpt::rank_file_name(rank), sources.empty() ? "  padding only" : sources);
   }
 }
 
@@ -87,14 +90,19 @@ void run_reshard(const Flags& flags) {
   LayoutCase target = source.layout_case();
   apply_layout_flags(flags, target.options);
   const Layout layout = compute_layout(target.params, target.options);
+  const auto is_expert = [](const ParamSpec& spec) { return spec.expert_parallel; };
+  if (flags.expert_dp && std::none_of(layout.specs.begin(), layout.specs.end(), is_expert)) {
+    throw InputError(fmt::format("--expert-dp {}: {} has no expert-parallel parameters", *flags.expert_dp,
+                                 source.folder()));
+  }
   if (flags.dry_run) {
     ckpt::refuse_existing(flags.target, "folder");
     print_plan(source, layout);
     return;
   }
   ckpt::write_checkpoint(flags.target, source.state(), target, source, write_options(flags));
-  fmt::print("{}: step {}, dp {} -> {}\n", flags.target, source.state().step, source.layout().options.dp_size,
-             target.options.dp_size);
+  say("{}: step {}, dp {} -> {}\n", flags.target, source.state().step, source.layout().options.dp_size,
+      target.options.dp_size);
 }
 
 void run_gather(const Flags& flags) {
@@ -122,6 +130,12 @@ void run_gather(const Flags& flags) {
       throw InputError(
           fmt::format("--max-shard-size {}: at least 1 byte, for a .safetensors file", flags.max_shard_size));
     }
+    if (!is_utf8(flags.target)) {
+      throw InputError(
+          fmt::format("{}: its name is not UTF-8, and the index of --max-shard-size is JSON, which "
+                      "is; name another file",
+                      flags.target));
+    }
   }
   std::vector<std::string> written{flags.target};
   if (safetensors) {
@@ -130,7 +144,7 @@ void run_gather(const Flags& flags) {
     ckpt::gather_hdf5(source, flags.target, options);
   }
   for (const std::string& path : written) {
-    fmt::print("{}: {}\n", path, format_bytes(static_cast<std::int64_t>(std::filesystem::file_size(path))));
+    say("{}: {}\n", path, format_bytes(static_cast<std::int64_t>(std::filesystem::file_size(path))));
   }
 }
 
@@ -141,8 +155,8 @@ void run_import(const Flags& flags) {
   if (!dtype) throw InputError(fmt::format("--dtype {}: float32, bfloat16 or float16", flags.dtype));
   const std::vector<std::string> skipped = ckpt::import_safetensors(
       flags.source, flags.target, layout, *dtype, write_options(flags), flags.skip_other_dtypes);
-  for (const std::string& tensor : skipped) fmt::print("left out: {}\n", tensor);
-  fmt::print("{}: dp {}\n", flags.target, layout.dp_size);
+  for (const std::string& tensor : skipped) say("left out: {}\n", tensor);
+  say("{}: dp {}\n", flags.target, layout.dp_size);
 }
 
 void add_layout_flags(CLI::App& command, const std::shared_ptr<Flags>& flags, bool dp_required) {

@@ -93,13 +93,6 @@ MachineFactory TrainJob::machine() const {
 
 void TrainJob::open_checkpoints() {
   const bool load = !options_.load.source.empty();
-  if (!load &&
-      (options_.load.step || options_.load.weights_only || !options_.load.strict ||
-       !options_.renames.empty() || options_.override_schedule || options_.use_checkpoint_schedule)) {
-    throw InputError(
-        "--ckpt-step, --no-strict, --load-weights-only, --rename, --override-opt_param-scheduler and "
-        "--use-checkpoint-opt_param-scheduler need --load DIR");
-  }
   if (load) {
     ckpt::LoadOptions load_options = options_.load;
     for (const std::string& text : options_.renames) {
@@ -114,8 +107,6 @@ void TrainJob::open_checkpoints() {
   }
   if (!options_.save.folder.empty()) {
     saver_.emplace(options_.save, config_);
-  } else if (options_.save.interval > 0 || options_.save.keep_last > 0 || options_.save.async) {
-    throw InputError("--save-interval, --keep-last and --async-save need --save DIR");
   }
 }
 

@@ -206,7 +206,8 @@ std::string to_json(const TrainConfig& c) {
       {"link_latency_us", c.link.latency_us},
       {"threads_per_rank", c.threads_per_rank},
   };
-  return json.dump();
+  // Paths are bytes, JSON is UTF-8.
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace zero1

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/data/safetensors.h"
 
 namespace zero1 {
@@ -25,16 +26,16 @@ void check_names_and_shapes(const std::vector<ParamSpec>& specs, const Safetenso
   for (const ParamSpec& spec : specs) {
     const SafetensorsEntry* entry = file.find(spec.name);
     if (entry == nullptr) {
-      faults += fmt::format("\n  missing: {}", spec.name);
+      faults += fmt::format("\n  missing: {}", printable(spec.name));
     } else if (entry->shape != spec.shape) {
-      faults += fmt::format("\n  {}: shape [{}], expected [{}]", spec.name, fmt::join(entry->shape, ", "),
-                            fmt::join(spec.shape, ", "));
+      faults += fmt::format("\n  {}: shape [{}], expected [{}]", printable(spec.name),
+                            fmt::join(entry->shape, ", "), fmt::join(spec.shape, ", "));
     }
   }
   for (const SafetensorsEntry& entry : file.entries()) {
     bool expected = false;
     for (const ParamSpec& spec : specs) expected = expected || spec.name == entry.name;
-    if (!expected) faults += fmt::format("\n  unexpected: {}", entry.name);
+    if (!expected) faults += fmt::format("\n  unexpected: {}", printable(entry.name));
   }
   if (!faults.empty()) throw InputError(fmt::format("{} does not fit the model:{}", path, faults));
 }

@@ -47,7 +47,7 @@ void tell_bucket(const MapScene& scene, const MapPlace& place) {
                                  name(buffer.param_dtype), name(buffer.grad_dtype)));
   line(fmt::format("{} of the buffer: {} elements", shown(layout.world), format_count(layout.world.size())));
   line(fmt::format("{} parameters, {} elements of padding", layout.params.size(),
-                   format_count(layout.world.size() - layout.numel_unpadded)));
+                   format_count(padding_elems(scene.map.layout(), layout))));
   line(scene.sharded
            ? fmt::format("{} ranks own {} elements each", bucket.ranks, format_count(bucket.shard_elems))
            : "every rank owns all of it");
