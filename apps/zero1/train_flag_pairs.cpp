@@ -2,14 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <string_view>
+
 #include "core/base/error.h"
 
 namespace zero1::app {
 
 namespace {
 
-bool given(const CLI::App& cmd, const char* flag) {
-  return cmd.get_option(flag)->count() > 0;
+/// Whether a flag has been given, and not to say that it is off: a file of flags may have `async-save =
+/// false`.
+bool given(const CLI::App& cmd, std::string_view flag) {
+  const CLI::Option* option = cmd.get_option(std::string(flag));
+  if (option->count() == 0) return false;
+  return option->get_items_expected_max() > 0 || option->as<bool>() != flag.starts_with("--no-");
 }
 
 /// A flag that changes nothing while `idle` holds.
