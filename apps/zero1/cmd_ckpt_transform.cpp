@@ -1,7 +1,6 @@
 // zero1 ckpt gather, reshard, export, import: what writes.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -90,8 +89,7 @@ void run_reshard(const Flags& flags) {
   LayoutCase target = source.layout_case();
   apply_layout_flags(flags, target.options);
   const Layout layout = compute_layout(target.params, target.options);
-  const auto is_expert = [](const ParamSpec& spec) { return spec.expert_parallel; };
-  if (flags.expert_dp && std::none_of(layout.specs.begin(), layout.specs.end(), is_expert)) {
+  if (flags.expert_dp && !has_expert_params(layout.specs)) {
     throw InputError(fmt::format("--expert-dp {}: {} has no expert-parallel parameters", *flags.expert_dp,
                                  source.folder()));
   }

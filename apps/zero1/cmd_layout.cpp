@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -205,6 +206,11 @@ int run(const Flags& flags) {
   LayoutFile file = parse_layout_file(spec_text(flags), source_of(flags));
   if (!flags.case_name.empty()) choose_case(file, flags.case_name, source_of(flags));
   const std::vector<ComputedCase> cases = compute_all(flags, file);
+  const auto has_experts = [](const ComputedCase& each) { return has_expert_params(each.layout.specs); };
+  if (flags.expert_dp_size && std::none_of(cases.begin(), cases.end(), has_experts)) {
+    throw InputError(fmt::format("--expert-dp {}: {} has no expert-parallel parameters",
+                                 *flags.expert_dp_size, source_of(flags)));
+  }
   int status = 0;
   if (!flags.svg.empty()) {
     const ComputedCase& drawn = only_case(cases, flags, "--svg");

@@ -72,9 +72,10 @@ std::int64_t parse(std::string_view text, char unit, std::string_view what, std:
   const auto fail = [&](std::string_view reason) -> std::int64_t {
     throw InputError(fmt::format("'{}' is not {}: {} (examples: {})", text, what, reason, examples));
   };
-  if (const auto whole = parse_whole(text);
-      whole && !whole->negative && whole->digits.value_or(most + 1) <= most)
-    return static_cast<std::int64_t>(*whole->digits);  // also 1e6 and 2^20
+  if (const auto whole = parse_whole(text); whole && !whole->negative) {  // also 1e6 and 2^20
+    if (whole->digits.value_or(most + 1) > most) return fail("it is too large");
+    return static_cast<std::int64_t>(*whole->digits);
+  }
   std::string_view rest = text;
   if (!rest.empty() && rest[0] == '-') return fail("it is negative");
   if (rest.size() > 1 && rest[0] == '+' && is_digit(rest[1])) rest.remove_prefix(1);

@@ -1,6 +1,6 @@
-// What a run of the pipeline can be told. Where Megatron-LM has the option, name and default are the same, but
-// that here the distributed optimizer is on, gradients are in fp32 and are checked for NaN, which there its
-// training script turns on.
+// What a run of the pipeline can be told. Where Megatron-LM has the option, name and default are the same,
+// but that here the distributed optimizer is on, gradients are in fp32 and are checked for NaN, which there
+// its training script turns on.
 #pragma once
 
 #include <cstdint>
