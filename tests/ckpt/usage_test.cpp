@@ -206,7 +206,7 @@ TEST_CASE("what cannot be is refused with status 2, says what was found, and lea
            {"import @/c @/new --dp 2", "@/c: is a folder"},
            {"import @/c/checkpoint.h5 @/new --dp 2", "not a safetensors file"},
            {"diff @/c @/new", "@/new: there is no such folder"},
-           {"diff @/c @/c -d nan", "a tolerance is 0 or more, not nan"},
+           {"diff @/c @/c -d nan", "-d: expected a finite number, found 'nan'"},
            {"diff @/c @/c -p -1", "a tolerance is 0 or more, not -1"},
            {"diff @/c @/c --param v", "--param v: no such parameter in @/c"},
            {"clean @/new", "@/new"}}) {
