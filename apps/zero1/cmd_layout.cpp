@@ -3,8 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -15,6 +13,7 @@
 
 #include "apps/zero1/commands.h"
 #include "apps/zero1/flag_values.h"
+#include "apps/zero1/layout_spec.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/terminal.h"
@@ -23,8 +22,6 @@
 #include "core/layout/json.h"
 #include "core/layout/svg.h"
 #include "core/layout/table.h"
-#include "core/trace/format.h"
-#include "core/trace/reader.h"
 
 namespace zero1::app {
 namespace {
@@ -76,23 +73,6 @@ void choose_case(LayoutFile& file, const std::string& wanted, const std::string&
 /// The SPEC as messages name it.
 std::string source_of(const Flags& flags) {
   return flags.spec == "-" ? "standard input" : flags.spec;
-}
-
-bool is_recording(const std::string& path) {
-  std::error_code none;
-  if (!std::filesystem::is_regular_file(path, none)) return false;
-  auto begin = trace::format::file_magic;
-  begin.fill(0);
-  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
-  return begin == trace::format::file_magic;
-}
-
-/// The file itself, or what a recording says of the run's layout.
-std::string spec_text(const Flags& flags) {
-  if (!is_recording(flags.spec)) return read_file(flags.spec);
-  const std::string layout = trace::Reader(flags.spec).info().layout_json;
-  if (layout != "null") return layout;
-  throw InputError(fmt::format("{}: this recording does not say what its layout was", flags.spec));
 }
 
 std::vector<ComputedCase> compute_all(const Flags& flags, LayoutFile& file) {
@@ -203,7 +183,7 @@ int run(const Flags& flags) {
     throw InputError(
         fmt::format("--svg {}: is the SPEC itself; name another file for the picture", flags.svg));
   }
-  LayoutFile file = parse_layout_file(spec_text(flags), source_of(flags));
+  LayoutFile file = parse_layout_file(layout_spec_text(flags.spec), source_of(flags));
   if (!flags.case_name.empty()) choose_case(file, flags.case_name, source_of(flags));
   const std::vector<ComputedCase> cases = compute_all(flags, file);
   const auto has_experts = [](const ComputedCase& each) { return has_expert_params(each.layout.specs); };

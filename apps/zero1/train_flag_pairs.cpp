@@ -29,6 +29,9 @@ struct Rule {
 bool no_load(const TrainOptions& o) {
   return o.load.source.empty();
 }
+bool no_stored_weights(const TrainOptions& o) {
+  return no_load(o) && o.config.init.empty();
+}
 bool no_save(const TrainOptions& o) {
   return o.save.folder.empty();
 }
@@ -46,6 +49,7 @@ bool no_attention(const TrainOptions& o) {
 }
 
 constexpr const char* needs_load = "needs --load DIR";
+constexpr const char* needs_stored_weights = "needs --load DIR or --init FILE";
 constexpr const char* needs_save = "needs --save DIR";
 constexpr const char* needs_fp16 = "needs --fp16: other types are trained without a loss scale";
 constexpr const char* constant_scale_stays =
@@ -58,7 +62,6 @@ constexpr const char* mlp_has_none =
 const Rule rules[] = {
     {"--ckpt-step", no_load, needs_load},
     {"--load-weights-only", no_load, needs_load},
-    {"--rename", no_load, needs_load},
     {"--override-opt_param-scheduler", no_load, needs_load},
     {"--use-checkpoint-opt_param-scheduler", no_load, needs_load},
     {"--no-strict", [](const TrainOptions& o) { return no_load(o) && !o.load.strict; }, needs_load},
@@ -68,6 +71,10 @@ const Rule rules[] = {
     {"--use-checkpoint-opt_param-scheduler", [](const TrainOptions& o) { return o.load.weights_only; },
      new_run},
     {"--override-opt_param-scheduler", [](const TrainOptions& o) { return o.load.weights_only; }, new_run},
+    {"--rename", no_stored_weights, needs_stored_weights},
+    {"--exclude", no_stored_weights, needs_stored_weights},
+    {"--transpose", no_stored_weights, needs_stored_weights},
+    {"--no-transpose", no_stored_weights, needs_stored_weights},
     {"--save-interval", no_save, needs_save},
     {"--keep-last", no_save, needs_save},
     {"--async-save", no_save, needs_save},

@@ -7,10 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "apps/zero1/cmd_ckpt_progress.h"
 #include "apps/zero1/train_report.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/output_file.h"
+#include "core/base/terminal.h"
+#include "core/train/weights.h"
 
 #ifdef ZERO1_WITH_CUDA
 #include "core/train/machine_cuda.h"
@@ -72,10 +75,25 @@ void check_outputs(const TrainOptions& o) {
   if (!o.config.save_weights.empty()) OutputFile{o.config.save_weights};
 }
 
+/// Tokens that the model does not have would end the run when they are read, hours later perhaps.
+void check_tokens(const TrainConfig& config, const std::string& path) {
+  if (path.empty()) return;
+  const TokenFile file(path, {config.token_dtype, config.vocab_size});
+  constexpr std::int64_t takes_long_bytes = 1 << 28;
+  const auto line = progress_line();
+  file.check([&](std::int64_t done, std::int64_t total) {
+    if (total >= takes_long_bytes) line(done, total);
+  });
+}
+
 }  // namespace
 
 TrainJob::TrainJob(const TrainOptions& options)
-    : options_(options), config_(train_config(options)), metrics_((check_outputs(options), options.metrics)) {
+    : options_(options),
+      config_(train_config(options)),
+      metrics_((check_outputs(options), options.metrics)),
+      tensorboard_(options.tensorboard_dir) {
+  for (const std::string& path : {config_.data, config_.valid_data}) check_tokens(config_, path);
   open_checkpoints();
 }
 
@@ -95,11 +113,7 @@ void TrainJob::open_checkpoints() {
   const bool load = !options_.load.source.empty();
   if (load) {
     ckpt::LoadOptions load_options = options_.load;
-    for (const std::string& text : options_.renames) {
-      const std::size_t equals = text.find('=');
-      if (equals == std::string::npos) throw InputError(fmt::format("--rename '{}': expected OLD=NEW", text));
-      load_options.renames.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-    }
+    load_options.names = options_.names;
     if (options_.override_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_flags;
     if (options_.use_checkpoint_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_checkpoint;
     loader_.emplace(load_options, config_);
@@ -110,9 +124,23 @@ void TrainJob::open_checkpoints() {
   }
 }
 
+void TrainJob::print_origin() const {
+  for (const std::string& note : options_.notes) say("note: {}\n", note);
+  if (loader_) {
+    say("{} {}: step {}, saved at dp {}\n",
+        options_.load.weights_only ? "A new run, with the parameters of" : "Going on from", loader_->folder(),
+        loader_->step(), loader_->dp_size());
+    for (const std::string& note : loader_->notes()) say("  {}\n", note);
+  }
+  if (config_.init.empty()) return;
+  const auto tensors = check_weights(make_model(config_)->param_specs(), config_);
+  for (const std::string& note : describe(tensors)) say("--init {}: {}\n", config_.init, note);
+}
+
 void TrainJob::observe(TrainObserver& observer) {
   observer.on_step = [this, also = std::move(observer.on_step)](const StepMetrics& step) {
     metrics_.write(step);
+    tensorboard_.write(step);
     if (also) also(step);
   };
   if (loader_) {
@@ -129,6 +157,7 @@ void TrainJob::observe(TrainObserver& observer) {
 void TrainJob::finish() {
   if (saver_) saver_->finish();
   metrics_.finish();
+  tensorboard_.finish();
 }
 
 void TrainJob::draw(const TrainSummary& summary) const {

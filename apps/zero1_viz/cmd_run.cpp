@@ -9,7 +9,6 @@
 #include "apps/zero1_viz/commands.h"
 #include "apps/zero1_viz/view_flags.h"
 #include "core/base/error.h"
-#include "core/base/terminal.h"
 #include "viz/app/session.h"
 #include "viz/model/live_run.h"
 #include "viz/model/scenario.h"
@@ -64,7 +63,7 @@ std::optional<viz::ElementRef> selected_element(const ViewFlags& flags, const Tr
 
 void run(const RunFlags& flags) {
   TrainJob job(flags.train);
-  for (const std::string& note : flags.train.notes) say("note: {}\n", note);
+  job.print_origin();
   viz::LiveRunOptions options;
   options.make_machine = job.machine();
   options.start_paused = flags.paused;
@@ -148,9 +147,10 @@ void add_run_command(CLI::App& app) {
   command->callback([command, flags] {
     if (!flags->scenario.empty()) return run_scenario(*command, *flags);
     complete_train_flags(*command, flags->train);
-    if (command->get_option("--log-interval")->count() > 0)
+    if (command->get_option("--log-interval")->count() > 0) {
       flags->train.notes.emplace_back(
           "--log-interval changes nothing: the window shows every step, and prints none");
+    }
     run(*flags);
   });
 }

@@ -129,10 +129,8 @@ std::string printable_message(std::string_view message) {
     const std::size_t end = message.find('\n');
     append_printable(shown, message.substr(0, end));
     if (end == std::string_view::npos) return shown;
-    const bool is_detail = message.substr(end).starts_with(detail);
-    const bool is_last = message.find('\n', end + 1) == std::string_view::npos;
-    shown += is_detail || (has_details && is_last) ? "\n" : "\\n";
-    has_details = has_details || is_detail;
+    has_details = has_details || message.substr(end).starts_with(detail);
+    shown += has_details ? "\n" : "\\n";
     message.remove_prefix(end + 1);
   }
 }

@@ -18,8 +18,8 @@ std::string printable(std::string_view text, std::size_t longest = std::string_v
 /// The same for text that was composed of lines, with names that are printable already: its line breaks stay.
 std::string printable_lines(std::string_view text);
 
-/// The same for a message, which may hold names as they are: of its line breaks only those stay that messages
-/// have, in front of details that are indented by two spaces and of the sentence that follows the details.
+/// The same for a message, which may hold names as they are: line breaks
+/// stay from the first detail on, which is indented by two spaces; names in details are printable already.
 std::string printable_message(std::string_view message);
 
 /// JSON text, whose strings hold no C0 control characters, with all else that printable() escapes as \uXXXX:

@@ -130,8 +130,8 @@ void append_params(std::string& out, const Layout& layout, const BufferLayout& b
         table.skip();
         continue;
       }
-      const ParamSpec& spec = layout.specs[static_cast<std::size_t>(param)];
-      const Range world = layout.locations[static_cast<std::size_t>(param)].world;
+      const ParamSpec& spec = at(layout.specs, param);
+      const Range world = at(layout.locations, param).world;
       table.add({fmt::format("{}", k), printable(spec.name), shown_shape(spec), format_range(world),
                  format_count(world.size()), shown_owners(owners_of(layout, param)),
                  spec.shared_embedding ? "shared embedding" : ""});
@@ -141,7 +141,7 @@ void append_params(std::string& out, const Layout& layout, const BufferLayout& b
 }
 
 std::string name_of(const Layout& layout, int param) {
-  return printable(layout.specs[static_cast<std::size_t>(param)].name);
+  return printable(at(layout.specs, param).name);
 }
 
 }  // namespace
@@ -214,8 +214,8 @@ std::string rank_table(const Layout& layout, int rank, std::size_t max_rows) {
 }
 
 std::string param_table(const Layout& layout, int param, std::size_t max_rows) {
-  const ParamSpec& spec = layout.specs[static_cast<std::size_t>(param)];
-  const ParamLocation& location = layout.locations[static_cast<std::size_t>(param)];
+  const ParamSpec& spec = at(layout.specs, param);
+  const ParamLocation& location = at(layout.locations, param);
   const Range owners = owners_of(layout, param);
   std::string out = fmt::format(
       "{} ({}, {}, {})\n  buffer {}, bucket {}, elements {} of the buffer, held by {}\n\n",

@@ -28,7 +28,7 @@ TEST_CASE("lines of a table stay lines; of a message those that messages have") 
   CHECK(printable_message("x: does not fit:\n  missing: a\n  b\rc\nTry that") ==
         "x: does not fit:\n  missing: a\n  b\\rc\nTry that");
   CHECK(printable_message("no parameter 'a\nzero1: all is well'") == "no parameter 'a\\nzero1: all is well'");
-  CHECK(printable_message("a\nb\n  c\nd\ne") == "a\\nb\n  c\\nd\ne");
+  CHECK(printable_message("a\nb\n  c\nd\ne") == "a\\nb\n  c\nd\ne");
 }
 
 TEST_CASE("JSON keeps its values") {
