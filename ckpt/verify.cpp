@@ -98,8 +98,8 @@ class Verifier {
     report_.bytes += file.size_bytes();
     const RankFileRecord& record = contents_.files[static_cast<std::size_t>(rank)];
     if (file.size_bytes() != record.bytes) {
-      add(fmt::format("{}: {}, {} were recorded", file.path(), counted(file.size_bytes(), "byte"),
-                      format_count(record.bytes)));
+      add(fmt::format("{}: {}, where {} were recorded: it was cut or added to", file.path(),
+                      counted(file.size_bytes(), "byte"), format_count(record.bytes)));
     } else if (all_consistent(rows)) {
       const auto begin = contents_.slices.begin();
       const std::uint64_t found = frame_digest(
@@ -110,9 +110,15 @@ class Verifier {
       }
     }
     for (std::size_t row = rows.first; row < rows.last && row < salvaged_.slice_is_consistent.size(); ++row) {
+      const SliceRecord& slice = contents_.slices[row];
       if (!salvaged_.slice_is_consistent[row]) continue;
+      if (slice.offset_bytes + slice.elems * static_cast<std::int64_t>(sizeof(float)) > file.size_bytes()) {
+        add(fmt::format("{}: {}: lies beyond the end of the file, at least in part", file.path(),
+                        slice_path(slice)));
+        continue;
+      }
       try {
-        check_slice(file, contents_.slices[row]);
+        check_slice(file, slice);
       } catch (const Error& error) {
         add(error.what());
       }

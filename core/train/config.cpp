@@ -115,7 +115,7 @@ void check_data_parallel(const TrainConfig& c) {
   if (d.num_buckets) require_positive(*d.num_buckets, "--ddp-num-buckets");
   require(!(d.bucket_size_elems && d.num_buckets), "give --ddp-bucket-size or --ddp-num-buckets, not both");
   require(d.use_distributed_optimizer || !d.overlap_param_gather,
-          "--overlap-param-gather needs the distributed optimizer: without it no parameters are gathered");
+          "--overlap-param-gather needs --use-distributed-optimizer: without it no parameters are gathered");
   require(!d.overlap_param_gather || d.overlap_grad_reduce,
           "--overlap-param-gather needs --overlap-grad-reduce, as in Megatron");
   if (d.check_for_large_grads) {

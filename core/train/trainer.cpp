@@ -138,6 +138,7 @@ class Run {
       summary_.trace_dropped = recorder_->dropped();
     }
     reporter_.summarize(summary_);
+    summary_.communication = step_communication(summary_.layout, config_.data_parallel);
     summary_.plain_data_parallel = plain_data_parallel_memory(summary_.layout, summary_.memory[0]);
     summary_.communicator = machine_.communicators[0]->description();
     summary_.device = machine_.devices[0]->description();
