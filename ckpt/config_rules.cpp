@@ -90,6 +90,7 @@ std::string shown(std::string_view field, const Json& value) {
   constexpr std::size_t longest = 80;
   if (field == "data" && value == "") return "the generated corpus";
   if (value.is_null()) return "none";
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
   if (value.is_string()) return value == "" ? "none" : printable(value.get<std::string>(), longest);
   return printable(value.dump(-1, ' ', false, Json::error_handler_t::replace), longest);
 }
@@ -121,10 +122,15 @@ bool matters(std::string_view field, const Json& here, const Json& there, const 
 }
 
 /// What a change of this field does to a run.
-std::string_view meaning(const ConfigRule& rule) {
+std::string meaning(const ConfigRule& rule, const std::string& before) {
   if (rule.field == "model" || rule.field == "params_dtype") return "another function";
   if (rule.change == Change::function) return "another function of the same parameters";
-  if (rule.field == "global_batch_size") return "another number of sequences per step";
+  if (rule.field == "global_batch_size") {
+    return fmt::format(
+        "another number of sequences per step; --global-batch-size {} keeps it, and any number "
+        "that is given is meant",
+        before);
+  }
   if (rule.field == "rampup_batch_size") return "other numbers of sequences per step";
   if (rule.field == "data") return "other data, from the position where the old would have gone on";
   if (rule.field == "seq_length") return "the data would be read from another position";
@@ -182,8 +188,9 @@ ConfigChanges compare_configs(const TrainConfig& config, const RunState& state,
     const std::string name = change_name(rule);
     const bool meant = new_choice || std::find(allowed.begin(), allowed.end(), name) != allowed.end();
     if (rule.refuses() && !meant) {
-      changes.refused.push_back(fmt::format("{}: {} here, {} in the checkpoint: {}", rule.flag, now,
-                                            shown(rule.field, *before), meaning(rule)));
+      const std::string stored = shown(rule.field, *before);
+      changes.refused.push_back(fmt::format("{}: {} here, {} in the checkpoint: {}", rule.flag, now, stored,
+                                            meaning(rule, stored)));
       changes.refused_names.push_back(name);
       continue;
     }

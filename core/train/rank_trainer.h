@@ -64,8 +64,7 @@ class RankTrainer {
   /// The mean loss over eval_iters global batches of the validation data.
   double evaluate();
 
-  /// After the last iteration: throws Error where every one of this run was skipped.
-  void check_end() const { skipped_steps_.check_end(); }
+  const SkippedSteps& skipped_steps() const { return skipped_steps_; }
 
   /// Completes what is still under way on the queues.
   void finish();

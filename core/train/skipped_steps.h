@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "core/train/config.h"
 
@@ -17,8 +18,11 @@ class SkippedSteps {
   /// most_in_a_row steps were all skipped and no lower loss scale was left to try.
   void add(std::int64_t iteration, bool skipped, double loss_scale);
 
-  /// After the run's last step. Throws Error where every step was skipped, so that nothing was trained.
-  void check_end() const;
+  /// After the run's last step: what to say where every step was skipped, so that nothing was trained; else
+  /// nothing.
+  std::string untrained() const;
+  /// Whether the next step would try a lower loss scale, had this one been skipped: going on makes sense.
+  bool may_still_fall() const;
 
   std::int64_t count() const { return skipped_; }
 

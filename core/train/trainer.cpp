@@ -137,6 +137,7 @@ class Run {
       summary_.trace_events = recorder_->recorded();
       summary_.trace_dropped = recorder_->dropped();
     }
+    if (!untrained_.empty()) throw Error(untrained_);
     reporter_.summarize(summary_);
     summary_.communication = step_communication(summary_.layout, config_.data_parallel);
     summary_.plain_data_parallel = plain_data_parallel_memory(summary_.layout, summary_.memory[0]);
@@ -209,7 +210,11 @@ class Run {
       reporter_.step_done(metrics);
       if (observer_.on_step_end) observer_.on_step_end(rank, trainer, step);
     }
-    if (trainer.progress().iteration == config_.train_iters) trainer.check_end();
+    const std::string untrained =
+        trainer.progress().iteration == config_.train_iters ? trainer.skipped_steps().untrained() : "";
+    // What no later step can mend is not worth saving; a search for the loss scale goes on from where it is.
+    if (!untrained.empty() && !trainer.skipped_steps().may_still_fall()) throw Error(untrained);
+    if (rank == 0) untrained_ = untrained;
     trainer.finish();
     const auto r = static_cast<std::size_t>(rank);
     param_hashes_[r] = hash_params(trainer.data_parallel());
@@ -225,6 +230,7 @@ class Run {
   std::atomic<std::int64_t> last_step_;
   TrainSummary summary_;
   std::vector<std::uint64_t> param_hashes_;  ///< by rank
+  std::string untrained_;                    ///< SkippedSteps::untrained, after the last iteration
   std::unique_ptr<trace::Recorder, RecorderDeleter> recorder_{nullptr, RecorderDeleter{observer_}};
   Machine machine_;
 };

@@ -125,7 +125,7 @@ TEST_CASE("clipping is the flags', and told; an imported checkpoint agrees with 
   state.consumed_sequences = 10;
   config.optimizer.clip_grad = 0.5;
   const std::string notes = joined(ckpt::agree(config, state, specs, own, Hyperparameters::must_agree).notes);
-  CHECK(notes == "--clip-grad: 0.5 from now on, 1.0 before\n");
+  CHECK(notes == "--clip-grad: 0.5 from now on, 1 before\n");
   config.data = "other.txt";
   state.config_json = R"({"model": "gpt"})";  // does not say what it read
   CHECK(!test::contains(joined(ckpt::agree(config, state, specs, own, Hyperparameters::must_agree).notes),

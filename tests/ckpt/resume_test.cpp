@@ -37,6 +37,9 @@ TrainConfig small_gpt(int dp, std::int64_t iterations) {
 struct Run {
   std::uint64_t params = 0;
   std::vector<double> losses;
+  std::vector<double> rates;
+  std::vector<std::int64_t> tokens;
+  std::int64_t skipped = 0;
   std::vector<trace::Event> events;  ///< of checkpoints
 
   std::int64_t count(trace::Kind kind) const {
@@ -50,7 +53,12 @@ Run run(const TrainConfig& config, const ckpt::SaveOptions& save = {}, const ckp
   std::optional<ckpt::Saver> saver;
   std::optional<ckpt::Loader> loader;
   TrainObserver observer;
-  observer.on_step = [&](const StepMetrics& m) { result.losses.push_back(m.loss); };
+  observer.on_step = [&](const StepMetrics& m) {
+    result.losses.push_back(m.loss);
+    result.rates.push_back(m.lr);
+    result.tokens.push_back(m.tokens);
+    result.skipped = m.skipped_steps;
+  };
   observer.on_events = [&](std::span<const trace::Event> events) {
     const std::lock_guard lock(mutex);
     for (const trace::Event& event : events) {
@@ -152,6 +160,94 @@ TEST_CASE("at every number of ranks: the same bits at the same, the change's own
       CHECK(std::abs(resumed.losses[i] - uninterrupted[change.to].losses[i + 2]) <= 2 * of_change + 1e-7);
     }
   }
+}
+
+TEST_CASE("skipped steps move neither schedule nor AdamW, across saving and other numbers of ranks") {
+  const test::TemporaryFolder folder;
+  const auto config = [](int dp, std::int64_t stop) {
+    TrainConfig c = small_gpt(dp, 24);
+    c.param_dtype = DType::fp16;
+    c.micro_batch_size = 24 / dp;
+    c.lr.warmup_iters = 8;
+    c.lr.style = LrDecayStyle::cosine;
+    c.loss_scale.initial_scale = 0x1p32;
+    c.loss_scale.hysteresis = 1;
+    c.train_iters = stop;
+    return resolve(c);
+  };
+  const Run whole = run(config(2, 24));
+  CHECK(whole.skipped > 5);
+  CHECK(whole.skipped < 20);
+  // Saved in the search for the scale, and right behind it.
+  run(config(2, whole.skipped + 1), {folder.path("ckpt"), 1, 0, false});
+  for (const std::int64_t at : {whole.skipped - 2, whole.skipped + 1}) {
+    CAPTURE(at);
+    const auto first = static_cast<std::ptrdiff_t>(at);
+    const Run resumed = run(config(2, 24), {}, {folder.path("ckpt"), at});
+    CHECK(resumed.params == whole.params);
+    CHECK(resumed.losses == std::vector<double>(whole.losses.begin() + first, whole.losses.end()));
+    CHECK(resumed.rates == std::vector<double>(whole.rates.begin() + first, whole.rates.end()));
+    // To three ranks and back: the same rates to the end.
+    const std::string three = folder.path(std::to_string(at));
+    const auto go_on_with_three = [&] {
+      run(config(3, at + 2), {three, 0, 0, false}, {folder.path("ckpt"), at});
+    };
+    if (at < whole.skipped)
+      CHECK_THROWS_AS(go_on_with_three(), Error);  // has only searched for the scale, and saved where it is
+    else
+      go_on_with_three();
+    const Run back = run(config(2, 24), {}, {three, {}});
+    CHECK(back.rates == std::vector<double>(whole.rates.begin() + first + 2, whole.rates.end()));
+  }
+}
+
+TEST_CASE("a batch that ramps up is resumed anywhere, and is what runs of its sizes in turn would be") {
+  const auto config = [](std::int64_t iterations) {
+    TrainConfig c = small_gpt(2, 12);
+    c.global_batch_size = 12;
+    c.rampup_batch_size = {2, 2, 40};
+    c.shuffle = true;
+    c.lr.style = LrDecayStyle::cosine;
+    c.lr.warmup_iters = 2;
+    c = resolve(c);
+    c.train_iters = iterations;
+    return c;
+  };
+  const test::TemporaryFolder folder;
+  const Run whole = run(config(12), {folder.path("ckpt"), 1, 0, false});
+  const std::vector<std::int64_t> sizes{2, 2, 2, 2, 4, 4, 6, 6, 8, 10, 12, 12};
+  std::int64_t consumed = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    CHECK(whole.tokens[i] == sizes[i] * 8);
+    CHECK(whole.rates[i] == learning_rate(config(12).lr, static_cast<double>(consumed) / 12));
+    consumed += sizes[i];
+    CHECK(
+        ckpt::Checkpoint(folder.path("ckpt"), static_cast<std::int64_t>(i) + 1).state().consumed_sequences ==
+        consumed);
+  }
+  for (const std::int64_t at : {1, 5, 7, 10, 11}) {
+    CAPTURE(at);
+    const Run resumed = run(config(12), {}, {folder.path("ckpt"), at});
+    CHECK(resumed.params == whole.params);
+    CHECK(resumed.losses == std::vector<double>(whole.losses.begin() + at, whole.losses.end()));
+    CHECK(resumed.rates == std::vector<double>(whole.rates.begin() + at, whole.rates.end()));
+  }
+  // Two steps of each of the first sizes, as runs of a fixed batch: the same data, in the same order.
+  const auto fixed = [&](std::int64_t batch, std::int64_t iterations) {
+    TrainConfig c = config(iterations);
+    c.global_batch_size = batch;
+    c.rampup_batch_size.reset();
+    c.lr = LearningRateConfig{};
+    c.lr.decay_iters = 12;
+    return c;
+  };
+  TrainConfig ramped = config(6);
+  ramped.lr = fixed(2, 6).lr;
+  const Run constant_rate = run(ramped);
+  run(fixed(2, 4), {folder.path("parts"), 0, 0, false});
+  ckpt::LoadOptions load{folder.path("parts"), {}};
+  load.allowed_changes = {"global-batch-size"};
+  CHECK(run(fixed(4, 6), {}, load).params == constant_rate.params);
 }
 
 TEST_CASE("768 ranks, more than a bucket has elements, go on with the same bits; three go on from there" *
