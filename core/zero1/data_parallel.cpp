@@ -50,6 +50,7 @@ DataParallel::DataParallel(RankContext& context, Model& model, const DataParalle
           model.param_specs(),
           layout_options(config, model.param_specs(), context.dp_size(), expert_dp_size(context)))) {
   check_ranks_agree();
+  check_layers_list_params();
   for (int b = 0; b < std::ssize(layout_.buffers); ++b) {
     buffers_.push_back(std::make_unique<ParamAndGradBuffer>(context_.device, context_.compute, layout_, b));
   }
@@ -90,6 +91,30 @@ void DataParallel::check_ranks_agree() {
         "the same model and the same bucket size, padding and gradient dtype",
         r));
   }
+}
+
+/// Forward waits for the parameters of the layer that it comes to: nothing would wait for one that no layer
+/// lists, and with overlap_param_gather it would be read while it is gathered.
+void DataParallel::check_layers_list_params() const {
+  std::vector<bool> listed(layout_.specs.size(), false);
+  for (const Layer& layer : model_.layers()) {
+    for (const int p : layer.params) {
+      if (p < 0 || p >= static_cast<int>(listed.size())) {
+        throw InputError(fmt::format("layer '{}' lists parameter number {}, but the model has {}", layer.name,
+                                     p, listed.size()));
+      }
+      listed[static_cast<std::size_t>(p)] = true;
+    }
+  }
+  std::vector<std::string_view> missing;
+  for (std::size_t p = 0; p < listed.size(); ++p) {
+    if (!listed[p]) missing.push_back(layout_.specs[p].name);
+  }
+  if (missing.empty()) return;
+  throw InputError(
+      fmt::format("no layer of the model lists '{}': forward would not wait until they are gathered. Name "
+                  "every parameter in the Layer::params of each layer whose forward reads it",
+                  fmt::join(missing, "', '")));
 }
 
 void DataParallel::build_groups() {

@@ -26,7 +26,8 @@ LayoutOptions layout_options(const DataParallelConfig& config, const std::vector
 class DataParallel : public ModelHooks {
  public:
   /// Computes the layout, allocates the buffers, binds the model, and checks that all ranks agree on
-  /// it: throws Error on every rank when they do not. `context` and `model` must outlive this.
+  /// it: throws Error on every rank when they do not. Throws InputError naming each parameter that no layer
+  /// of the model lists. `context` and `model` must outlive this.
   DataParallel(RankContext& context, Model& model, const DataParallelConfig& config);
 
   const Layout& layout() const { return layout_; }
@@ -92,6 +93,7 @@ class DataParallel : public ModelHooks {
   void build_groups();
   void find_grads_to_zero();
   void check_ranks_agree();
+  void check_layers_list_params() const;
   const ParamAndGradBuffer& buffer_of(int param) const;
   int group_of(int param) const;
   void begin_layer(trace::Kind kind, int layer);

@@ -18,12 +18,8 @@ DistributedOptimizer::DistributedOptimizer(DataParallel& data_parallel, const Op
   for (const ParamSpec& spec : data_parallel.layout().specs) {
     total_elems += spec.numel() * (spec.expert_parallel ? context_.dp_size() : 1);
   }
-  for (const BucketShard& shard : shards_) {
-    for (const ParamShard& param : shard.params)
-      owned_grads_.push_back(shard.main_grad.slice(param.gbuf_local));
-  }
-  const bool sharded = data_parallel.config().use_distributed_optimizer;
-  norm_ = std::make_unique<GradNormReducer>(context_, total_elems, sharded);
+  const bool reduced = find_owned_grads();
+  norm_ = std::make_unique<GradNormReducer>(context_, total_elems, reduced);
   reload_model_params();
 }
 
@@ -81,6 +77,28 @@ void DistributedOptimizer::build_shards() {
       shards_.push_back(std::move(shard));
     }
   }
+}
+
+/// Every logical element once over all ranks. Without sharding every rank holds all dense gradients and needs
+/// nobody else; experts, though, differ from one expert-parallel rank to the next: then each rank takes the
+/// part of every bucket that it would own if it were sharded. True where the ranks' parts are to be added up.
+bool DistributedOptimizer::find_owned_grads() {
+  const Layout& layout = data_parallel_.layout();
+  const bool sharded = data_parallel_.config().use_distributed_optimizer;
+  const bool experts = std::any_of(layout.specs.begin(), layout.specs.end(),
+                                   [](const ParamSpec& spec) { return spec.expert_parallel; });
+  for (const BucketShard& shard : shards_) {
+    Range part = shard.in_bucket.normalized();
+    if (!sharded && experts) {
+      const int rank = data_parallel_.communicator(*shard.bucket.buffer).rank();
+      part = shard.bucket.buffer->layout().shard_in_bucket(shard.bucket.bucket, rank);
+    }
+    for (const ParamShard& param : shard.params) {
+      const Range owned = intersect(param.gbuf_local, part);
+      if (!owned.empty()) owned_grads_.push_back(shard.main_grad.slice(owned));
+    }
+  }
+  return sharded || experts;
 }
 
 void DistributedOptimizer::reload_model_params() {

@@ -67,6 +67,7 @@ class DistributedOptimizer {
 
  private:
   void build_shards();
+  bool find_owned_grads();
   void copy_model_grads_to_main_grads();
   void adamw(BucketShard& shard, double lr);
   trace::Tracer::Span phase(trace::Kind kind, int bucket = -1);
@@ -77,7 +78,7 @@ class DistributedOptimizer {
   std::vector<ParamMultipliers> multipliers_;  ///< by parameter index
   std::vector<DeviceMemory> memory_;           ///< what the shards' own views point into
   std::vector<BucketShard> shards_;            ///< by global bucket number
-  std::vector<ConstTensorView> owned_grads_;   ///< every owned element once, padding excluded
+  std::vector<ConstTensorView> owned_grads_;   ///< over all ranks every element once, padding excluded
   std::unique_ptr<GradNormReducer> norm_;
   DeviceMemory grad_scale_;  ///< fp32[1]: clip coefficient times grad_multiplier
   std::int64_t step_count_ = 0;
