@@ -13,8 +13,8 @@
 #include "core/model/model.h"
 #include "core/train/batch_rampup.h"
 #include "core/train/schedule.h"
-#include "core/zero1/config.h"
 #include "core/zero1/loss_scaler.h"
+#include "core/zero1/options.h"
 
 namespace zero1 {
 

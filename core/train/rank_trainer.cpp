@@ -31,7 +31,7 @@ RankTrainer::RankTrainer(const TrainConfig& config, const RunData& data, Device&
       optimizer_(data_parallel_, config.optimizer),
       loss_scaler_(config.loss_scale),
       skipped_steps_(config),
-      host_batches_(static_cast<std::size_t>(config.num_microbatches())),
+      host_batches_(config.num_microbatches()),
       device_batch_(context_.device.allocate(
           2 * config.micro_batch_size * config.seq_length * static_cast<std::int64_t>(sizeof(std::int32_t)),
           MemoryKind::other)),
@@ -86,7 +86,7 @@ double RankTrainer::global_mean_loss(std::int64_t tokens) {
   double sum = 0;
   context_.device.copy_to_host(context_.compute, &sum, loss_sum_.view(DType::fp64));
   context_.compute.synchronize();
-  return sum / static_cast<double>(tokens);
+  return sum / tokens;
 }
 
 TrainProgress RankTrainer::progress() const {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "core/zero1/collective_trace.h"
-#include "core/zero1/config.h"
 #include "core/zero1/context.h"
 #include "core/zero1/gradient_preparation.h"
+#include "core/zero1/options.h"
 #include "core/zero1/param_and_grad_buffer.h"
 
 namespace zero1 {

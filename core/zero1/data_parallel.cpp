@@ -99,11 +99,11 @@ void DataParallel::check_layers_list_params() const {
   std::vector<bool> listed(layout_.specs.size(), false);
   for (const Layer& layer : model_.layers()) {
     for (const int p : layer.params) {
-      if (p < 0 || p >= static_cast<int>(listed.size())) {
+      if (p < 0 || p >= std::ssize(listed)) {
         throw InputError(fmt::format("layer '{}' lists parameter number {}, but the model has {}", layer.name,
                                      p, listed.size()));
       }
-      listed[static_cast<std::size_t>(p)] = true;
+      at(listed, p) = true;
     }
   }
   std::vector<std::string_view> missing;

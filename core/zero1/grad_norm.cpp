@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/base/at.h"
 #include "core/device/slice_grids.h"
 
 namespace zero1 {
@@ -42,7 +43,7 @@ GradNorm GradNormReducer::compute(const std::vector<ConstTensorView>& gradients)
     reduce_and_read(host.data(), stats, reductions);
   }
   GradNorm result;
-  result.non_finite = static_cast<std::int64_t>(host[1]);
+  result.non_finite = std::llround(host[1]);
   const double largest = host[0];
   if (result.non_finite > 0 || largest == 0) return result;
 
@@ -65,10 +66,8 @@ void GradNormReducer::reduce_and_read(double* host, TensorView device, const std
     context_.compute.record(*inputs_ready_);
     context_.communication.wait(*inputs_ready_);
     CoalescingScope scope(*context_.groups.data_parallel, context_.communication);
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const auto first = static_cast<std::int64_t>(i);
-      context_.groups.data_parallel->all_reduce(context_.communication, device.slice({first, first + 1}),
-                                                ops[i]);
+    for (int i = 0; i < std::ssize(ops); ++i) {
+      context_.groups.data_parallel->all_reduce(context_.communication, device.slice({i, i + 1}), at(ops, i));
     }
     scope.finish().order(context_.compute);
   }

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "core/zero1/config.h"
 #include "core/zero1/context.h"
+#include "core/zero1/options.h"
 #include "core/zero1/param_and_grad_buffer.h"
 
 namespace zero1 {

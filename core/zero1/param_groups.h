@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/layout/param_spec.h"
-#include "core/zero1/config.h"
+#include "core/zero1/options.h"
 
 namespace zero1 {
 
