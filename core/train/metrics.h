@@ -24,7 +24,7 @@ struct StepMetrics {
   double overlap = 0;                ///< share of comm_ms during which the same rank computed
   bool skipped = false;              ///< non-finite gradients: nothing was updated
   std::optional<double> loss_scale;  ///< fp16
-  std::optional<double> valid_loss;  ///< in evaluation steps
+  std::optional<double> valid_loss;  ///< in evaluation steps; its exponential is the perplexity
 };
 
 /// One line of a metrics file: `{"step": 1, "loss": …}`, without a newline.
@@ -45,7 +45,10 @@ std::int64_t optimizer_bytes_per_elem(const BufferLayout& buffer);
 struct TrainSummary {
   Layout layout;
   std::int64_t steps = 0;
+  std::int64_t last_step = 0;  ///< the last iteration's number; steps counts those of this run
   double last_loss = 0;
+  std::optional<double> valid_loss;  ///< of the last evaluation, and after which iteration that was
+  std::int64_t valid_step = 0;
   double tokens_per_s = 0;  ///< over all ranks, first step excluded where there are more
   double ms_per_step = 0;
   double comm_ms = 0, exposed_comm_ms = 0, overlap = 0;  ///< means over the steps, first excluded
