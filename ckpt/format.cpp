@@ -72,6 +72,7 @@ class Fields {
       values.push_back(each.get<std::string>());
     }
   }
+  bool has(const char* key) const { return object_.contains(key); }
   const ordered_json& at(const char* key) const {
     const auto found = object_.find(key);
     if (found == object_.end()) fail(key, "the field, which is missing");
@@ -87,6 +88,15 @@ class Fields {
   std::string where_;
   const std::string& source_;
 };
+
+void parse_evaluation(const Fields& evaluation, RunState& s) {
+  if (evaluation.has("valid_loss")) evaluation.number("valid_loss", s.valid_loss.emplace());
+  if (!evaluation.has("best")) return;
+  const Fields best = evaluation.object("best");
+  s.best.emplace();
+  best.count("step", s.best->step);
+  best.number("valid_loss", s.best->valid_loss);
+}
 
 }  // namespace
 
@@ -128,7 +138,7 @@ std::string to_json(const RunState& s) {
                       {"weight_decay_mult", group.weight_decay_mult},
                       {"params", group.params}});
   }
-  const ordered_json json{
+  ordered_json json{
       {"step", s.step},
       {"optimizer",
        {{"name", "adamw"},
@@ -153,6 +163,8 @@ std::string to_json(const RunState& s) {
       {"data", {{"consumed_sequences", s.consumed_sequences}, {"shuffle", s.shuffle}}},
       {"config", ordered_json::parse(s.config_json)},
   };
+  if (s.valid_loss) json["evaluation"]["valid_loss"] = *s.valid_loss;
+  if (s.best) json["evaluation"]["best"] = {{"step", s.best->step}, {"valid_loss", s.best->valid_loss}};
   return json.dump(1);
 }
 
@@ -191,6 +203,7 @@ RunState parse_run_state(const std::string& text, const std::string& source) {
     data.count("consumed_sequences", s.consumed_sequences);
     data.boolean("shuffle", s.shuffle);
     s.config_json = root.at("config").dump();
+    if (root.has("evaluation")) parse_evaluation(root.object("evaluation"), s);
     return s;
   } catch (const nlohmann::json::exception& error) {
     throw InputError(fmt::format("{}: /state: {}", source, error.what()));

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,14 @@ struct ParamGroup {
   double weight_decay_mult = 1;
 };
 
+/// The checkpoint with the least loss on validation data that a run has saved.
+struct BestCheckpoint {
+  std::int64_t step = 0;
+  double valid_loss = 0;
+
+  friend bool operator==(const BestCheckpoint&, const BestCheckpoint&) = default;
+};
+
 /// Everything of a run beside its elements. What the writer of a checkpoint did not know is left at its
 /// default, as in a checkpoint imported from a file of weights.
 struct RunState {
@@ -53,7 +62,9 @@ struct RunState {
   std::int64_t warmup_iters = 0, decay_iters = 0;
   std::string lr_decay_style = "constant";
   std::vector<ParamGroup> param_groups;
-  std::string config_json = "{}";  ///< the run's configuration, for people
+  std::string config_json = "{}";      ///< the run's configuration, for people
+  std::optional<double> valid_loss;    ///< where the run was evaluated after this step; finite
+  std::optional<BestCheckpoint> best;  ///< up to this step, this one included; of --save-best
 };
 
 std::string to_json(const RunState& state);

@@ -195,6 +195,10 @@ std::vector<std::string> Loader::not_loaded() const {
   return impl_->not_loaded;
 }
 
+const RunState& Loader::state() const {
+  return impl_->state;
+}
+
 int Loader::dp_size() const {
   return impl_->dp_size;
 }

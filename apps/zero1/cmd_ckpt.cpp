@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -138,6 +139,15 @@ void inspect_table(const ckpt::Checkpoint& checkpoint, bool all) {
   const auto is_fp16 = [](const ParamSpec& spec) { return spec.dtype == DType::fp16; };
   if (std::any_of(layout.specs.begin(), layout.specs.end(), is_fp16))
     fmt::print("  loss scale    {:g}\n", state.loss_scale);
+  if (state.valid_loss) {
+    fmt::print("  validation    loss {:.6g}, perplexity {:.4g}\n", *state.valid_loss,
+               std::exp(*state.valid_loss));
+  }
+  if (state.best) {
+    fmt::print("  best so far   {}validation loss {:.6g}\n",
+               state.best->step == state.step ? "this one, " : fmt::format("step {}, ", state.best->step),
+               state.best->valid_loss);
+  }
   fmt::print("  parameters    {}, {}; main parameters and both moments in float32\n\n",
              counted(layout.specs.size(), "tensor"), counted(parameter_count(checkpoint), "element"));
   fmt::print("  {:<40}{:<10}{:>20}{:>14}  {}\n", "parameter", "dtype", "shape", "elements", "ranks");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 namespace zero1 {
@@ -62,6 +63,18 @@ std::string printable(std::string_view text, std::size_t longest) {
     i += std::max<std::size_t>(control, 1);
   }
   return kept.size() < text.size() ? shown + "…" : shown;
+}
+
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view plain = "_/.=+,-@%:";
+  const std::string shown = printable(text);
+  const bool is_plain = !shown.empty() && std::all_of(shown.begin(), shown.end(), [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || plain.find(c) != plain.npos;
+  });
+  if (is_plain) return shown;
+  std::string word = "'";
+  for (const char c : shown) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
 }
 
 std::size_t char_count(std::string_view utf8) {

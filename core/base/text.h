@@ -13,6 +13,10 @@ namespace zero1 {
 /// become U+FFFD. What is longer than `longest` bytes is cut before a character and ends in "…".
 std::string printable(std::string_view text, std::size_t longest = std::string_view::npos);
 
+/// `text` as a word of a shell's command line, to be copied from a message: in single quotes where a shell
+/// would take it apart. Control characters as printable() shows them.
+std::string shell_word(std::string_view text);
+
 /// How many characters UTF-8 text has, and so, but for wide and combining ones, how many columns it takes.
 std::size_t char_count(std::string_view utf8);
 
