@@ -19,8 +19,6 @@
 namespace zero1::ckpt {
 namespace {
 
-constexpr std::int64_t elem_bytes = sizeof(float);
-
 /// Calls `write(range, values)` for one parameter's elements, a buffer at a time.
 class Reading {
  public:

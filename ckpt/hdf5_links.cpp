@@ -29,9 +29,9 @@ bool is_rank_file(std::string_view name) {
 
 class Search {
  public:
-  Search(const InputFile& file, std::int64_t user_block_bytes)
+  Search(const InputFile& file, std::int64_t front_bytes)
       : file_(file),
-        base_(static_cast<std::uint64_t>(user_block_bytes)),
+        base_(static_cast<std::uint64_t>(front_bytes)),
         size_(static_cast<std::uint64_t>(file.size_bytes())),
         budget_(16 * size_ + (1 << 20)) {}
 
@@ -357,8 +357,8 @@ class Search {
 
 }  // namespace
 
-ForeignLinks find_foreign_links(const InputFile& file, std::int64_t user_block_bytes) {
-  return Search(file, user_block_bytes).run();
+ForeignLinks find_foreign_links(const InputFile& file, std::int64_t front_bytes) {
+  return Search(file, front_bytes).run();
 }
 
 }  // namespace zero1::ckpt

@@ -31,6 +31,13 @@ void add_model_flags(CLI::App& cmd, TrainOptions& o) {
   cmd.add_option("--max-position-embeddings", c.max_position_embeddings,
                  "Rows of wpe (default: --seq-length)")
       ->group(group);
+  cmd.add_option("--vocab-size", c.vocab_size,
+                 "Size of the vocabulary: every token of the data is below it (default: 256, bytes)")
+      ->group(group);
+  cmd.add_option("--make-vocab-size-divisible-by", c.make_vocab_size_divisible_by,
+                 "Pad the embedding to a multiple of this; padding takes part in the softmax, as in Megatron")
+      ->group(group)
+      ->capture_default_str();
   auto* bf16 =
       cmd.add_flag("--bf16", o.bf16, "Parameters and activations in bfloat16, main parameters in fp32");
   auto* fp16 = cmd.add_flag("--fp16", o.fp16, "The same in float16, with loss scaling");
@@ -47,9 +54,16 @@ void add_model_flags(CLI::App& cmd, TrainOptions& o) {
 void add_data_flags(CLI::App& cmd, TrainOptions& o) {
   TrainConfig& c = o.config;
   const std::string group = "Data and batches";
-  cmd.add_option("--data", c.data, "Train on the bytes of this file (default: a generated arithmetic corpus)")
+  cmd.add_option(
+         "--data", c.data,
+         "Train on the bytes of this file, or on its token ids where its name ends in .bin: uint16, or as "
+         "a header of llm.c says (default: a generated arithmetic corpus)")
       ->group(group)
       ->type_name("FILE");
+  cmd.add_option(
+         "--token-dtype", o.token_dtype,
+         "How the data's tokens are stored, whatever the file is called: uint16, uint32, or uint8 for bytes")
+      ->group(group);
   cmd.add_flag("--shuffle", c.shuffle, "Visit the sequences in a seeded random order")->group(group);
   cmd.add_option("--dp", c.dp, "Data-parallel ranks, as threads of this process")
       ->group(group)
@@ -67,7 +81,7 @@ void add_data_flags(CLI::App& cmd, TrainOptions& o) {
          "report, status 0")
       ->group(group)
       ->type_name("MINUTES");
-  cmd.add_option("--valid-data", c.valid_data, "Evaluate on the bytes of this file")
+  cmd.add_option("--valid-data", c.valid_data, "Evaluate on this file, read as --data")
       ->group(group)
       ->type_name("FILE");
   cmd.add_option("--eval-interval", c.eval_interval, "Evaluate every so many iterations (0: never)")
@@ -199,9 +213,13 @@ void add_machine_flags(CLI::App& cmd, TrainOptions& o) {
       ->type_name("FILE");
   cmd.add_option("--metrics", o.metrics,
                  "Write one JSON object per iteration: step, loss, grad_norm, lr, tokens, ms, comm_ms, "
-                 "exposed_comm_ms, overlap")
+                 "exposed_comm_ms, overlap; or the same as a table where the name ends in .csv")
       ->group(output)
       ->type_name("FILE.jsonl");
+  cmd.add_option("--tensorboard-dir", o.tensorboard_dir,
+                 "Write the metrics as an event file of TensorBoard into this folder")
+      ->group(output)
+      ->type_name("DIR");
   cmd.add_option("--trace", c.trace, "Record every event; see `zero1 trace --help`")
       ->group(output)
       ->type_name("FILE");
@@ -365,6 +383,13 @@ TrainConfig train_config(const TrainOptions& o) {
   if (o.bf16 && o.fp16) throw InputError("--bf16 and --fp16 exclude each other");
   if (o.bf16) config.param_dtype = DType::bf16;
   if (o.fp16) config.param_dtype = DType::fp16;
+  if (!o.token_dtype.empty()) {
+    const std::optional<TokenDType> dtype = parse_token_dtype(o.token_dtype);
+    if (!dtype) {
+      throw InputError(fmt::format("--token-dtype must be uint8, uint16 or uint32, got '{}'", o.token_dtype));
+    }
+    config.token_dtype = *dtype;
+  }
   config.data_parallel.grad_reduce_in_fp32 = !o.grad_reduce_in_low_precision;
   const std::optional<LrDecayStyle> style = parse_lr_decay_style(o.lr_decay_style);
   if (!style) {

@@ -21,7 +21,9 @@ struct TrainOptions {
   std::string bucket_size;
   std::vector<std::string> param_groups;
   std::string config_file;
+  std::string token_dtype;  ///< empty: by the file's name
   std::string metrics;
+  std::string tensorboard_dir;
   std::string svg;
   std::int64_t log_interval = 1;
   std::optional<double> exit_duration_in_mins;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/zero1/cmd_ckpt_progress.h"
 #include "apps/zero1/launcher.h"
 #include "apps/zero1/train_report.h"
 #include "ckpt/save_folder.h"
@@ -81,17 +82,15 @@ void check_outputs(const TrainOptions& o) {
 void check_launch(const TrainOptions& o) {
   const std::optional<Launch> launch = find_launch();
   if (!launch) return;
-  const std::pair<const char*, const std::string*> outputs[] = {{"--save", &o.save.folder},
-                                                                {"--metrics", &o.metrics},
-                                                                {"--trace", &o.config.trace},
-                                                                {"--svg", &o.svg},
-                                                                {"--save-weights", &o.config.save_weights}};
+  const std::pair<const char*, const std::string*> outputs[] = {
+      {"--save", &o.save.folder},   {"--metrics", &o.metrics}, {"--tensorboard-dir", &o.tensorboard_dir},
+      {"--trace", &o.config.trace}, {"--svg", &o.svg},         {"--save-weights", &o.config.save_weights}};
   for (const auto& [flag, path] : outputs) {
     if (path->empty() || launch->rank == 0) continue;
     throw InputError(fmt::format(
         "{} {}: {}, which would write into the same place. Start it once, without the launcher; or, where "
-        "separate "
-        "runs are meant, give each a place of its own and hide the launcher: env -u {} zero1 train …",
+        "separate runs are meant, give each a place of its own and hide the launcher: env -u {} zero1 train "
+        "…",
         flag, *path, launch->text(), launch->variable));
   }
   fmt::print(stderr, "warning: {}. Start it once, without the launcher\n", launch->text());
@@ -103,6 +102,17 @@ const char* save_words(const TrainOptions& o) {
              : "\nzero1: SIGUSR1: saving after this iteration\n";
 }
 
+/// Tokens that the model does not have would end the run when they are read, hours later perhaps.
+void check_tokens(const TrainConfig& config, const std::string& path) {
+  if (path.empty()) return;
+  const TokenFile file(path, {config.token_dtype, config.vocab_size});
+  constexpr std::int64_t takes_long_bytes = 1 << 28;
+  const auto line = progress_line();
+  file.check([&](std::int64_t done, std::int64_t total) {
+    if (total >= takes_long_bytes) line(done, total);
+  });
+}
+
 }  // namespace
 
 TrainJob::TrainJob(const TrainOptions& options)
@@ -112,8 +122,10 @@ TrainJob::TrainJob(const TrainOptions& options)
       config_(train_config(options)) {
   check_outputs(options);
   check_launch(options);
+  for (const std::string& path : {config_.data, config_.valid_data}) check_tokens(config_, path);
   open_checkpoints();
-  metrics_.emplace(options.metrics);  // last: it makes its file
+  metrics_.emplace(options.metrics);  // last: they make files
+  tensorboard_.emplace(options.tensorboard_dir);
 }
 
 MachineFactory TrainJob::machine() const {
@@ -192,6 +204,7 @@ std::vector<std::string> TrainJob::notes() const {
 void TrainJob::observe(TrainObserver& observer) {
   observer.on_step = [this, also = std::move(observer.on_step)](const StepMetrics& step) {
     metrics_->write(step);
+    tensorboard_->write(step);
     if (also) also(step);
   };
   if (options_.exit_duration_in_mins) {
@@ -217,6 +230,7 @@ void TrainJob::observe(TrainObserver& observer) {
 void TrainJob::finish() {
   if (saver_) saver_->finish();
   metrics_->finish();
+  tensorboard_->finish();
 }
 
 void TrainJob::draw(const TrainSummary& summary) const {

@@ -10,6 +10,7 @@
 
 #include "apps/zero1/metrics_file.h"
 #include "apps/zero1/save_signal.h"
+#include "apps/zero1/tensorboard_file.h"
 #include "apps/zero1/train_flags.h"
 #include "core/train/machine.h"
 #include "core/train/trainer.h"
@@ -50,6 +51,7 @@ class TrainJob {
   SaveSignal save_signal_;  ///< from the start: it would end the program
   TrainConfig config_;
   std::optional<MetricsFile> metrics_;
+  std::optional<TensorboardFile> tensorboard_;
   std::optional<ckpt::Loader> loader_;
   std::optional<ckpt::Saver> saver_;
 };

@@ -91,6 +91,10 @@ struct Event {
 static_assert(sizeof(Event) == 64);
 
 std::string_view name(Kind kind);
+/// Issue, run or wait of a collective.
+constexpr bool is_collective(Kind kind) {
+  return kind >= Kind::collective_issue && kind <= Kind::collective_wait;
+}
 std::string_view name(Collective collective);
 std::string_view name(BucketState state);
 std::string_view name(StreamId stream);

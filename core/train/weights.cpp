@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/data/safetensors.h"
@@ -19,14 +21,22 @@ void init_weights(DataParallel& data_parallel, std::uint64_t seed) {
 
 namespace {
 
+/// Whether `stored` is the parameter's shape but for the rows that pad the vocabulary.
+bool lacks_padding_only(const std::vector<std::int64_t>& stored, const std::vector<std::int64_t>& wanted,
+                        const TrainConfig& config) {
+  return !wanted.empty() && stored.size() == wanted.size() && stored[0] == config.vocab_size &&
+         wanted[0] == config.padded_vocab_size() &&
+         std::equal(stored.begin() + 1, stored.end(), wanted.begin() + 1);
+}
+
 void check_names_and_shapes(const std::vector<ParamSpec>& specs, const SafetensorsReader& file,
-                            const std::string& path) {
+                            const TrainConfig& config) {
   std::string faults;
   for (const ParamSpec& spec : specs) {
     const SafetensorsEntry* entry = file.find(spec.name);
     if (entry == nullptr) {
       faults += fmt::format("\n  missing: {}", spec.name);
-    } else if (entry->shape != spec.shape) {
+    } else if (entry->shape != spec.shape && !lacks_padding_only(entry->shape, spec.shape, config)) {
       faults += fmt::format("\n  {}: shape [{}], expected [{}]", spec.name, fmt::join(entry->shape, ", "),
                             fmt::join(spec.shape, ", "));
     }
@@ -36,26 +46,32 @@ void check_names_and_shapes(const std::vector<ParamSpec>& specs, const Safetenso
     for (const ParamSpec& spec : specs) expected = expected || spec.name == entry.name;
     if (!expected) faults += fmt::format("\n  unexpected: {}", entry.name);
   }
-  if (!faults.empty()) throw InputError(fmt::format("{} does not fit the model:{}", path, faults));
+  if (!faults.empty()) throw InputError(fmt::format("{} does not fit the model:{}", config.init, faults));
 }
 
 }  // namespace
 
-void check_weights(const std::vector<ParamSpec>& specs, const std::string& path) {
-  check_names_and_shapes(specs, SafetensorsReader(path), path);
+void check_weights(const std::vector<ParamSpec>& specs, const TrainConfig& config) {
+  check_names_and_shapes(specs, SafetensorsReader(config.init), config);
 }
 
-void load_weights(DataParallel& data_parallel, const std::string& path) {
-  const SafetensorsReader file(path);
+void load_weights(DataParallel& data_parallel, const TrainConfig& config) {
+  const SafetensorsReader file(config.init);
   const std::vector<ParamSpec>& specs = data_parallel.layout().specs;
-  check_names_and_shapes(specs, file, path);
+  check_names_and_shapes(specs, file, config);
   for (std::size_t p = 0; p < specs.size(); ++p) {
     const SafetensorsEntry& entry = *file.find(specs[p].name);
-    data_parallel.set_param(static_cast<int>(p), file.read_fp32(entry, {0, entry.numel()}));
+    std::vector<float> values = file.read_fp32(entry, {0, entry.numel()});
+    if (entry.numel() < specs[p].numel()) {
+      const std::vector<float> last_row(values.end() - entry.numel() / entry.shape[0], values.end());
+      while (static_cast<std::int64_t>(values.size()) < specs[p].numel())
+        values.insert(values.end(), last_row.begin(), last_row.end());
+    }
+    data_parallel.set_param(static_cast<int>(p), values);
   }
 }
 
-void save_weights(const DataParallel& data_parallel, const std::string& path) {
+void save_weights(const DataParallel& data_parallel, const TrainConfig& config) {
   std::vector<SafetensorsEntry> entries;
   std::int64_t offset = 0;
   for (const ParamSpec& spec : data_parallel.layout().specs) {
@@ -63,7 +79,8 @@ void save_weights(const DataParallel& data_parallel, const std::string& path) {
     entries.push_back({spec.name, spec.dtype, spec.shape, {offset, offset + bytes}});
     offset += bytes;
   }
-  SafetensorsWriter file(path, std::move(entries), {{"format", "pt"}});
+  SafetensorsWriter file(config.save_weights, std::move(entries),
+                         {{"format", "pt"}, {"zero1_model", model_json(config)}});
   for (std::size_t p = 0; p < data_parallel.layout().specs.size(); ++p) {
     const std::vector<float> values = data_parallel.get_param(static_cast<int>(p));
     file.write_fp32(p, 0, values.data(), static_cast<std::int64_t>(values.size()));
