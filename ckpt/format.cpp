@@ -32,6 +32,7 @@ class Fields {
     if (!object.is_object()) fail("", "an object");
   }
 
+  bool has(const char* key) const { return object_.contains(key); }
   Fields object(const char* key) const { return {at(key), where_ + key + ".", source_}; }
   const ordered_json& list(const char* key) const {
     if (!at(key).is_array()) fail(key, "a list");
@@ -72,7 +73,6 @@ class Fields {
       values.push_back(each.get<std::string>());
     }
   }
-  bool has(const char* key) const { return object_.contains(key); }
   const ordered_json& at(const char* key) const {
     const auto found = object_.find(key);
     if (found == object_.end()) fail(key, "the field, which is missing");
@@ -154,7 +154,9 @@ std::string to_json(const RunState& s) {
         {"lr", s.lr},
         {"min_lr", s.min_lr},
         {"warmup_iters", s.warmup_iters},
-        {"decay_iters", s.decay_iters}}},
+        {"decay_iters", s.decay_iters},
+        {"wsd_decay_style", s.wsd_decay_style},
+        {"wsd_decay_iters", s.wsd_decay_iters}}},
       {"loss_scaler",
        {{"scale", s.loss_scale},
         {"growth_tracker", s.growth_tracker},
@@ -163,6 +165,7 @@ std::string to_json(const RunState& s) {
       {"data", {{"consumed_sequences", s.consumed_sequences}, {"shuffle", s.shuffle}}},
       {"config", ordered_json::parse(s.config_json)},
   };
+  if (s.scheduled_sequences) json["schedule"]["scheduled_sequences"] = *s.scheduled_sequences;
   if (s.valid_loss) json["evaluation"]["valid_loss"] = *s.valid_loss;
   if (s.best) json["evaluation"]["best"] = {{"step", s.best->step}, {"valid_loss", s.best->valid_loss}};
   return json.dump(1);
@@ -194,6 +197,11 @@ RunState parse_run_state(const std::string& text, const std::string& source) {
     schedule.number("min_lr", s.min_lr);
     schedule.count("warmup_iters", s.warmup_iters);
     schedule.count("decay_iters", s.decay_iters);
+    // Later than the first checkpoints of this version:
+    if (schedule.has("wsd_decay_style")) schedule.string("wsd_decay_style", s.wsd_decay_style);
+    if (schedule.has("wsd_decay_iters")) schedule.count("wsd_decay_iters", s.wsd_decay_iters);
+    if (schedule.has("scheduled_sequences"))
+      schedule.count("scheduled_sequences", s.scheduled_sequences.emplace());
     const Fields scaler = root.object("loss_scaler");
     scaler.number("scale", s.loss_scale);
     scaler.integer("growth_tracker", s.growth_tracker);

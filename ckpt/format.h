@@ -62,6 +62,11 @@ struct RunState {
   double lr = 0, min_lr = 0;
   std::int64_t warmup_iters = 0, decay_iters = 0;
   std::string lr_decay_style = "constant";
+  std::string wsd_decay_style = "exponential";
+  std::int64_t wsd_decay_iters = 0;
+  /// Of consumed_sequences, those of iterations that moved the schedule: skipped ones do not. Nothing where
+  /// the writer did not tell (schedule_position in hyperparameters.h).
+  std::optional<std::int64_t> scheduled_sequences;
   std::vector<ParamGroup> param_groups;
   std::string config_json = "{}";      ///< the run's configuration, for people
   std::optional<double> valid_loss;    ///< where the run was evaluated after this step; finite

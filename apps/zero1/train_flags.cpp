@@ -8,6 +8,7 @@
 
 #include "apps/zero1/config_file.h"
 #include "apps/zero1/flag_values.h"
+#include "apps/zero1/name_flags.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
@@ -74,6 +75,13 @@ void add_data_flags(CLI::App& cmd, TrainOptions& o) {
   cmd.add_option("--global-batch-size", c.global_batch_size,
                  "Sequences per iteration over all ranks (default: --micro-batch-size times --dp)")
       ->group(group);
+  cmd.add_option(
+         "--rampup-batch-size", o.rampup_batch_size,
+         "A batch that begins with START sequences and grows by INCREMENT up to --global-batch-size, in "
+         "equal stretches of the first SAMPLES sequences")
+      ->group(group)
+      ->type_name("START INCREMENT SAMPLES")
+      ->expected(3);
   cmd.add_option("--train-iters", c.train_iters, "Iterations")->group(group)->capture_default_str();
   cmd.add_option(
          "--exit-duration-in-mins", o.exit_duration_in_mins,
@@ -103,10 +111,20 @@ void add_optimizer_flags(CLI::App& cmd, TrainOptions& o) {
                  "Linear warm-up; the first iteration runs at 0, as in Megatron")
       ->group(group)
       ->capture_default_str();
-  cmd.add_option("--lr-decay-style", o.lr_decay_style, "constant, linear or cosine")
+  cmd.add_option(
+         "--lr-decay-style", o.lr_decay_style,
+         "constant, linear, cosine, inverse-square-root or WSD (warm-up, stable, decay). Iterations move "
+         "the schedule when they are not skipped; one of --rampup-batch-size by its share of a full batch")
       ->group(group)
       ->capture_default_str();
-  cmd.add_option("--lr-decay-iters", c.lr.decay_iters, "Where --min-lr is reached (default: --train-iters)")
+  cmd.add_option("--lr-decay-iters", c.lr.decay_iters,
+                 "Where --min-lr is reached (default: --train-iters, in full batches)")
+      ->group(group);
+  cmd.add_option("--lr-wsd-decay-iters", c.lr.wsd_decay_iters,
+                 "Of --lr-decay-iters the last, in which WSD decays")
+      ->group(group);
+  cmd.add_option("--lr-wsd-decay-style", o.lr_wsd_decay_style,
+                 "How WSD decays: exponential, linear, cosine or minus_sqrt (default: exponential)")
       ->group(group);
   cmd.add_option("--weight-decay", c.optimizer.weight_decay,
                  "Decoupled; on tensors of two or more dimensions")
@@ -175,9 +193,11 @@ void add_pipeline_flags(CLI::App& cmd, TrainOptions& o) {
   cmd.add_flag("--grad-reduce-in-bf16,--grad-reduce-in-low-precision", o.grad_reduce_in_low_precision,
                "Keep and reduce gradients in the parameters' dtype (default: fp32)")
       ->group(group);
-  cmd.add_flag("--check-for-nan-in-loss-and-grad,!--no-check-for-nan-in-loss-and-grad",
-               d.check_for_nan_in_grad,
-               "A NaN or infinity before a reduction ends the run (default: on; off: such steps are skipped)")
+  cmd.add_flag(
+         "--check-for-nan-in-loss-and-grad,!--no-check-for-nan-in-loss-and-grad", d.check_for_nan_in_grad,
+         "A loss that is NaN or infinite ends the run, and so does such a gradient before its reduction; "
+         "under dynamic loss scaling a gradient only makes its step skipped (default: on; off: such steps "
+         "are skipped, but a run that only skips ends)")
       ->group(group);
   cmd.add_option("--check-for-large-grads", d.check_for_large_grads,
                  "A gradient element beyond this ends the run")
@@ -263,13 +283,19 @@ void add_checkpoint_flags(CLI::App& cmd, TrainOptions& o) {
       ->group(group)
       ->type_name("DIR");
   cmd.add_flag("--strict,!--no-strict", o.load.strict,
-               "--no-strict: load the parameters that both have, leave the others as they are")
+               "--no-strict: load the parameters that both have, and list those that only one side has")
       ->group(group);
   cmd.add_flag("--load-weights-only", o.load.weights_only,
                "A new run from these parameters: no moments, no step, no data position")
       ->group(group);
-  cmd.add_option("--rename", o.renames, "OLD=NEW: a stored parameter under another name; may be repeated")
+  add_name_flags(cmd, o.names, "Names of stored tensors (--load, --init)");
+  cmd.add_option(
+         "--allow-change", o.allowed_changes,
+         "Names of flags, as seq-length,data: they may be other than in the checkpoint, although the run "
+         "then computes something else or reads other data")
       ->group(group)
+      ->type_name("NAMES")
+      ->delimiter(',')
       ->expected(1)
       ->take_all();
   auto* use_checkpoint = cmd.add_flag("--use-checkpoint-opt_param-scheduler", o.use_checkpoint_schedule,
@@ -326,7 +352,8 @@ void require_not_negative(std::int64_t value, const char* flag) {
 
 /// What a config file says of one flag, as the command line would have said it.
 void set_flag(CLI::Option& option, const ConfigEntry& entry) {
-  const bool takes_many = option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+  const bool takes_many = option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll ||
+                          option.get_items_expected_max() > 1;
   if (option.get_items_expected_max() == 0) {
     if (entry.values.size() > 1) throw InputError(entry.key + ": expected true or false, found a list");
     option.add_result(option.get_flag_value(entry.key, entry.values.empty() ? "true" : entry.values.front()));
@@ -394,9 +421,23 @@ TrainConfig train_config(const TrainOptions& o) {
   const std::optional<LrDecayStyle> style = parse_lr_decay_style(o.lr_decay_style);
   if (!style) {
     throw InputError(
-        fmt::format("--lr-decay-style must be constant, linear or cosine, got '{}'", o.lr_decay_style));
+        fmt::format("--lr-decay-style must be constant, linear, cosine, inverse-square-root or WSD, got '{}'",
+                    o.lr_decay_style));
   }
   config.lr.style = *style;
+  if (!o.lr_wsd_decay_style.empty()) {
+    if (*style != LrDecayStyle::wsd) throw InputError("--lr-wsd-decay-style needs --lr-decay-style WSD");
+    const std::optional<WsdDecayStyle> wsd_style = parse_wsd_decay_style(o.lr_wsd_decay_style);
+    if (!wsd_style) {
+      throw InputError(
+          fmt::format("--lr-wsd-decay-style must be exponential, linear, cosine or minus_sqrt, got '{}'",
+                      o.lr_wsd_decay_style));
+    }
+    config.lr.wsd_style = *wsd_style;
+  }
+  if (!o.rampup_batch_size.empty())
+    config.rampup_batch_size = {o.rampup_batch_size[0], o.rampup_batch_size[1], o.rampup_batch_size[2]};
+  config.check_for_nan_in_loss = config.data_parallel.check_for_nan_in_grad;
   if (!o.bucket_size.empty())
     config.data_parallel.bucket_size_elems = parse_bucket_size("--ddp-bucket-size", o.bucket_size);
   require_not_negative(o.log_interval, "--log-interval");
@@ -406,6 +447,7 @@ TrainConfig train_config(const TrainOptions& o) {
     throw InputError(
         fmt::format("--exit-duration-in-mins must be more than 0, got {:g}", *o.exit_duration_in_mins));
   }
+  config.init_names = o.names;
   for (const std::string& text : o.param_groups)
     config.optimizer.param_groups.push_back(parse_param_group(text));
   return resolve(std::move(config));

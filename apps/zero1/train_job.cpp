@@ -16,6 +16,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/output_file.h"
+#include "core/train/weights.h"
 
 #ifdef ZERO1_WITH_CUDA
 #include "core/train/machine_cuda.h"
@@ -144,20 +145,22 @@ void TrainJob::open_checkpoints() {
   const bool load = !options_.load.source.empty();
   if (!load &&
       (options_.load.step || options_.load.weights_only || !options_.load.strict ||
-       !options_.renames.empty() || options_.override_schedule || options_.use_checkpoint_schedule)) {
+       !options_.allowed_changes.empty() || options_.override_schedule || options_.use_checkpoint_schedule)) {
     throw InputError(
-        "--ckpt-step, --no-strict, --load-weights-only, --rename, --override-opt_param-scheduler and "
+        "--ckpt-step, --no-strict, --load-weights-only, --allow-change, --override-opt_param-scheduler and "
         "--use-checkpoint-opt_param-scheduler need --load DIR");
+  }
+  if (!load && config_.init.empty() && !options_.names.empty()) {
+    throw InputError("--rename, --exclude, --transpose and --no-transpose need --load DIR or --init FILE");
   }
   if (load) {
     ckpt::LoadOptions load_options = options_.load;
-    for (const std::string& text : options_.renames) {
-      const std::size_t equals = text.find('=');
-      if (equals == std::string::npos) throw InputError(fmt::format("--rename '{}': expected OLD=NEW", text));
-      load_options.renames.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-    }
+    load_options.names = options_.names;
     if (options_.override_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_flags;
     if (options_.use_checkpoint_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_checkpoint;
+    load_options.allowed_changes = options_.allowed_changes;
+    // Who gives a number means it; --dp alone, which makes the default another one, does not say so.
+    if (options_.config.global_batch_size != 0) load_options.allowed_changes.push_back("global-batch-size");
     loader_.emplace(load_options, config_);
     config_ = loader_->config();
   }
@@ -199,6 +202,18 @@ std::vector<std::string> TrainJob::notes() const {
   if (const std::string note = same ? "" : ckpt::leftover_note(root.string()); !note.empty())
     notes.push_back("--load " + note);
   return notes;
+}
+
+void TrainJob::print_origin() const {
+  if (loader_) {
+    fmt::print("{} {}: step {}, saved at dp {}\n",
+               options_.load.weights_only ? "A new run, with the parameters of" : "Going on from",
+               loader_->folder(), loader_->step(), loader_->dp_size());
+    for (const std::string& note : loader_->notes()) fmt::print("  {}\n", note);
+  }
+  if (config_.init.empty()) return;
+  const auto tensors = check_weights(make_model(config_)->param_specs(), config_);
+  for (const std::string& note : describe(tensors)) fmt::print("--init {}: {}\n", config_.init, note);
 }
 
 void TrainJob::observe(TrainObserver& observer) {

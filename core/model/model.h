@@ -62,7 +62,7 @@ class Model {
   virtual ~Model() = default;
 
   virtual const std::vector<ParamSpec>& param_specs() const = 0;  ///< in model order
-  virtual const std::vector<Layer>& layers() const = 0;           ///< in forward order
+  virtual const std::vector<Layer>& layers() const = 0;  ///< in forward order; each parameter in one or more
 
   /// Gives the model its memory: views into the buffers, by parameter index.
   virtual void bind(Device& device, Stream& compute, std::vector<ParamBinding> params) = 0;

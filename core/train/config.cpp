@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
@@ -47,6 +46,16 @@ void check_schedule(const LearningRateConfig& lr) {
           fmt::format("--lr-warmup-iters ({}) must not exceed --lr-decay-iters ({}; --train-iters unless "
                       "given)",
                       lr.warmup_iters, lr.decay_iters));
+  if (lr.style != LrDecayStyle::wsd) {
+    require(lr.wsd_decay_iters == 0, "--lr-wsd-decay-iters needs --lr-decay-style WSD");
+    return;
+  }
+  require(
+      1 <= lr.wsd_decay_iters && lr.wsd_decay_iters <= lr.decay_iters - lr.warmup_iters,
+      fmt::format("--lr-decay-style WSD needs --lr-wsd-decay-iters: the last of the iterations, in which the "
+                  "rate decays, from 1 to the {} between --lr-warmup-iters ({}) and --lr-decay-iters ({}); "
+                  "got {}",
+                  lr.decay_iters - lr.warmup_iters, lr.warmup_iters, lr.decay_iters, lr.wsd_decay_iters));
 }
 
 void check_optimizer(const TrainConfig& c) {
@@ -172,7 +181,11 @@ TrainConfig resolve(TrainConfig c) {
                   c.global_batch_size, c.micro_batch_size, c.dp));
   require(c.lr.decay_iters >= 0,
           fmt::format("--lr-decay-iters must not be negative (0: --train-iters), got {}", c.lr.decay_iters));
-  if (c.lr.decay_iters == 0) c.lr.decay_iters = c.train_iters;
+  if (c.rampup_batch_size) check_rampup(*c.rampup_batch_size, c.global_batch_size, c.micro_batch_size * c.dp);
+  if (c.lr.decay_iters == 0) {  // all that the run trains, in full batches
+    const std::int64_t sequences = consumed_after(c.rampup_batch_size, c.global_batch_size, c.train_iters);
+    c.lr.decay_iters = std::max<std::int64_t>(1, sequences / c.global_batch_size);
+  }
   check_schedule(c.lr);
   check_optimizer(c);
   check_data_parallel(c);
@@ -186,8 +199,10 @@ TrainConfig resolve(TrainConfig c) {
   require(!c.loss_scale.constant || c.param_dtype == DType::fp16,
           "--loss-scale needs --fp16: other types are trained without one");
   check_loss_scale(c.loss_scale);
-  if (c.param_dtype == DType::fp16) {
-    c.data_parallel.check_for_nan_in_grad = false;  // the loss scaler finds its scale by overflowing
+  if (c.param_dtype == DType::fp16 && !c.loss_scale.constant) {
+    // The dynamic scale is found by overflowing: a gradient that is not finite is no fault. Megatron: the
+    // same.
+    c.data_parallel.check_for_nan_in_grad = false;
   }
   return c;
 }
@@ -209,48 +224,6 @@ std::unique_ptr<Model> make_model(const TrainConfig& c) {
   gpt.num_heads = c.num_attention_heads;
   gpt.param_dtype = c.param_dtype;
   return make_gpt(gpt);
-}
-
-std::string to_json(const TrainConfig& c) {
-  const DataParallelConfig& d = c.data_parallel;
-  const nlohmann::ordered_json json{
-      {"model", c.model},
-      {"data", c.data},
-      {"num_layers", c.num_layers},
-      {"hidden_size", c.hidden_size},
-      {"num_attention_heads", c.num_attention_heads},
-      {"seq_length", c.seq_length},
-      {"vocab_size", c.vocab_size},
-      {"make_vocab_size_divisible_by", c.make_vocab_size_divisible_by},
-      {"params_dtype", name(c.param_dtype)},
-      {"dp", c.dp},
-      {"micro_batch_size", c.micro_batch_size},
-      {"global_batch_size", c.global_batch_size},
-      {"train_iters", c.train_iters},
-      {"lr", c.lr.lr},
-      {"lr_decay_style", name(c.lr.style)},
-      {"seed", c.seed},
-      {"use_distributed_optimizer", d.use_distributed_optimizer},
-      {"overlap_grad_reduce", d.overlap_grad_reduce},
-      {"overlap_param_gather", d.overlap_param_gather},
-      {"grad_reduce_in_fp32", d.grad_reduce_in_fp32},
-      {"average_in_collective", d.average_in_collective},
-      {"device", c.device},
-      {"comm", c.comm},
-      {"tf32", c.tf32},
-      {"link_gbps", c.link.gbit_per_s},
-      {"link_latency_us", c.link.latency_us},
-      {"threads_per_rank", c.threads_per_rank},
-  };
-  return json.dump();
-}
-
-std::string model_json(const TrainConfig& c) {
-  return nlohmann::ordered_json{{"model", c.model},
-                                {"num_attention_heads", c.num_attention_heads},
-                                {"seq_length", c.seq_length},
-                                {"vocab_size", c.vocab_size}}
-      .dump();
 }
 
 }  // namespace zero1

@@ -6,8 +6,10 @@
 #include <string>
 
 #include "core/comm/link_model.h"
+#include "core/data/name_rules.h"
 #include "core/data/token_file.h"
 #include "core/model/model.h"
+#include "core/train/batch_rampup.h"
 #include "core/train/schedule.h"
 #include "core/zero1/config.h"
 #include "core/zero1/loss_scaler.h"
@@ -38,6 +40,7 @@ struct TrainConfig {
   int dp = 1;
   std::int64_t micro_batch_size = 1;
   std::int64_t global_batch_size = 0;  ///< 0: micro_batch_size * dp
+  std::optional<BatchRampup> rampup_batch_size;
   std::int64_t train_iters = 100;
   LearningRateConfig lr;
   std::int64_t eval_interval = 0;  ///< 0: never
@@ -46,7 +49,8 @@ struct TrainConfig {
 
   OptimizerConfig optimizer;
   DataParallelConfig data_parallel;
-  LossScalerConfig loss_scale;  ///< fp16 only
+  LossScalerConfig loss_scale;        ///< fp16 only
+  bool check_for_nan_in_loss = true;  ///< a NaN or infinite loss of any rank is an error
 
   // machine
   std::string device = "cpu";  ///< or "cuda"
@@ -57,9 +61,11 @@ struct TrainConfig {
 
   // files
   std::string init;          ///< .safetensors to start from
+  NameRules init_names;      ///< what its tensors are called
   std::string save_weights;  ///< .safetensors to write at the end
   std::string trace;         ///< trace file
 
+  /// Of the full batch, which every iteration has without rampup_batch_size.
   std::int64_t num_microbatches() const { return global_batch_size / (micro_batch_size * dp); }
   std::int64_t tokens_per_step() const { return global_batch_size * seq_length; }
   /// The model's vocabulary. No token is one of the rows beyond vocab_size, but their logits take part in
@@ -77,7 +83,8 @@ TrainConfig resolve(TrainConfig config);
 /// The configured model, not yet bound.
 std::unique_ptr<Model> make_model(const TrainConfig& config);
 
-/// The resolved configuration as a JSON object, for traces and metrics.
+/// The resolved configuration as a JSON object, for traces and checkpoints: each field of the structures
+/// above by its flag's name, but for the files that a run starts from or writes.
 std::string to_json(const TrainConfig& config);
 
 /// What a file of weights must say of the model beside names and shapes, so that others can run it: a JSON

@@ -13,7 +13,7 @@ std::string to_json(const StepMetrics& m) {
       {"grad_norm", m.grad_norm}, {"lr", m.lr},
       {"tokens", m.tokens},       {"ms", m.ms},
       {"comm_ms", m.comm_ms},     {"exposed_comm_ms", m.exposed_comm_ms},
-      {"overlap", m.overlap},
+      {"overlap", m.overlap},     {"skipped_steps", m.skipped_steps},
   };
   if (m.skipped) {
     json["skipped"] = true;

@@ -23,6 +23,7 @@ struct StepMetrics {
   double exposed_comm_ms = 0;        ///< time the compute stream waited for collectives
   double overlap = 0;                ///< share of comm_ms during which the same rank computed
   bool skipped = false;              ///< non-finite gradients: nothing was updated
+  std::int64_t skipped_steps = 0;    ///< of this run up to here, this one included
   std::optional<double> loss_scale;  ///< fp16
   std::optional<double> valid_loss;  ///< in evaluation steps; its exponential is the perplexity
 };
@@ -49,6 +50,7 @@ std::int64_t optimizer_bytes_per_elem(const BufferLayout& buffer);
 struct TrainSummary {
   Layout layout;
   std::int64_t steps = 0;
+  std::int64_t skipped_steps = 0;  ///< of them
   std::int64_t last_step = 0;  ///< the last iteration's number; steps counts those of this run
   double last_loss = 0;
   std::optional<double> valid_loss;  ///< of the last evaluation, and after which iteration that was

@@ -9,6 +9,7 @@
 #include "core/data/token_source.h"
 #include "core/train/config.h"
 #include "core/train/metrics.h"
+#include "core/train/skipped_steps.h"
 #include "core/zero1/distributed_optimizer.h"
 
 namespace zero1 {
@@ -40,6 +41,7 @@ struct TrainProgress {
       0;                             ///< of the training data, over all ranks: where the next step reads on
   std::int64_t optimizer_steps = 0;  ///< fewer than iterations where steps were skipped
   LossScaler::State loss_scaler;
+  std::int64_t scheduled_sequences = 0;  ///< consumed by the iterations that moved the schedule: not skipped
 
   friend bool operator==(const TrainProgress&, const TrainProgress&) = default;
 };
@@ -51,7 +53,8 @@ class RankTrainer {
   RankTrainer(const TrainConfig& config, const RunData& data, Device& device, RankStreams& streams,
               Communicator& communicator, trace::Tracer& tracer);
 
-  /// The next iteration, 1 is the first. The times in the result are left to the caller.
+  /// The next iteration, 1 is the first. The times in the result are left to the caller. Throws Error where a
+  /// check of TrainConfig fails, naming rank and iteration, and as SkippedSteps does.
   StepMetrics train_step();
 
   TrainProgress progress() const;
@@ -63,6 +66,9 @@ class RankTrainer {
   double evaluate();
   /// What evaluate() has found after the last iteration; nothing where it was not called since.
   std::optional<double> valid_loss() const;
+
+  /// After the last iteration: throws Error where every one of this run was skipped.
+  void check_end() const { skipped_steps_.check_end(); }
 
   /// Completes what is still under way on the queues.
   void finish();
@@ -80,6 +86,7 @@ class RankTrainer {
 
   Batch load_batch(const TokenSource& source, std::int64_t first_sequence, std::int64_t microbatch);
   double global_mean_loss(std::int64_t tokens);
+  void check_loss();
   void queue_loss_reduction();
   void emit_memory();
   trace::Tracer::Span span(trace::Kind kind);
@@ -91,11 +98,13 @@ class RankTrainer {
   DataParallel data_parallel_;
   DistributedOptimizer optimizer_;
   LossScaler loss_scaler_;
-  std::int64_t iteration_ = 0;           ///< completed
-  std::int64_t consumed_sequences_ = 0;  ///< over all ranks
-  std::optional<double> valid_loss_;     ///< of the last evaluation, and after which iteration that was
+  SkippedSteps skipped_steps_;
+  std::int64_t iteration_ = 0;            ///< completed
+  std::int64_t consumed_sequences_ = 0;   ///< over all ranks
+  std::int64_t scheduled_sequences_ = 0;  ///< of them, in iterations that were not skipped
+  std::optional<double> valid_loss_;      ///< of the last evaluation, and after which iteration that was
   std::int64_t evaluated_iteration_ = 0;
-  std::vector<HostBatch> host_batches_;  ///< one per microbatch: copies may still be queued
+  std::vector<HostBatch> host_batches_;   ///< one per microbatch: copies may still be queued
   DeviceMemory device_batch_;
   DeviceMemory loss_sum_;  ///< fp64[1]
   std::unique_ptr<Event> loss_ready_;

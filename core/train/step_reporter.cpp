@@ -46,6 +46,7 @@ void StepReporter::summarize(TrainSummary& summary) {
   const auto steps = static_cast<double>(totals.steps);
   summary.steps = first_.steps + later_.steps;
   summary.last_step = last_.step;
+  summary.skipped_steps = last_.skipped_steps;
   summary.last_loss = last_.loss;
   summary.valid_loss = last_evaluated_.valid_loss;
   summary.valid_step = last_evaluated_.step;

@@ -148,7 +148,6 @@ class Run {
     if (!observer_.record && config_.trace.empty() && !observer_.on_events) return;
     trace::RecorderOptions options;
     options.path = config_.trace;
-    options.gate = observer_.gate;
     options.sink = [this](std::span<const trace::Event> events) {
       reporter_.add_events(events);
       if (observer_.on_events) observer_.on_events(events);
@@ -215,6 +214,7 @@ class Run {
       reporter_.step_done(std::move(metrics));
       if (observer_.on_step_end) observer_.on_step_end(rank, trainer, step);
     }
+    if (trainer.progress().iteration == config_.train_iters) trainer.check_end();
     trainer.finish();
     const auto r = static_cast<std::size_t>(rank);
     param_hashes_[r] = hash_params(trainer.data_parallel());
