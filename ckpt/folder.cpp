@@ -28,7 +28,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view temporary_prefix = ".tmp-";
-constexpr std::string_view latest_name = "latest";
 
 /// Distinguishes the temporary folders of one process.
 std::atomic<int> next_serial{0};
@@ -43,12 +42,6 @@ bool locked_by_other(int fd) {
 
 [[noreturn]] void fail(const std::string& path, const char* what) {
   throw Error(fmt::format("{}: {}: {}", path, what, std::strerror(errno)));
-}
-
-/// Swaps two paths in one step; false where the file system cannot.
-bool swap_paths(const std::string& a, const std::string& b) {
-  constexpr unsigned rename_exchange = 2;
-  return ::syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), rename_exchange) == 0;
 }
 
 std::string temporary_beside(const std::string& target) {
@@ -84,7 +77,25 @@ std::int64_t bytes_below(const std::string& path) {
   return bytes;
 }
 
-/// The step of "step_00000100"; nothing for any other name.
+/// The checkpoint that holds `path`, at any depth; empty: none.
+std::string checkpoint_around(const std::string& path) {
+  std::error_code ignored;
+  for (fs::path folder = fs::weakly_canonical(parent_folder(path), ignored); !folder.empty();
+       folder = folder.parent_path()) {
+    if (is_checkpoint(folder.string()) && fs::exists(folder / rank_file_name(0), ignored))
+      return folder.string();
+    if (folder == folder.parent_path()) break;
+  }
+  return "";
+}
+
+}  // namespace
+
+bool swap_paths(const std::string& a, const std::string& b) {
+  constexpr unsigned rename_exchange = 2;
+  return ::syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), rename_exchange) == 0;
+}
+
 std::optional<std::int64_t> step_of(const std::string& name) {
   constexpr std::string_view prefix = "step_";
   if (!name.starts_with(prefix)) return std::nullopt;
@@ -99,6 +110,8 @@ bool is_checkpoint(const std::string& folder) {
   std::error_code ignored;
   return fs::exists(folder + "/" + std::string(checkpoint_file_name), ignored);
 }
+
+namespace {
 
 std::vector<std::int64_t> published_steps(const std::string& root, std::error_code& error) {
   std::vector<std::int64_t> steps;
@@ -124,18 +137,6 @@ bool holds_checkpoint(const std::string& folder) {
   return type_at(folder + "/" + std::string(checkpoint_file_name)) != fs::file_type::not_found;
 }
 
-/// The checkpoint that holds `path`, at any depth; empty: none.
-std::string checkpoint_around(const std::string& path) {
-  std::error_code ignored;
-  for (fs::path folder = fs::weakly_canonical(parent_folder(path), ignored); !folder.empty();
-       folder = folder.parent_path()) {
-    if (is_checkpoint(folder.string()) && fs::exists(folder / rank_file_name(0), ignored))
-      return folder.string();
-    if (folder == folder.parent_path()) break;
-  }
-  return "";
-}
-
 }  // namespace
 
 PendingFolder::PendingFolder(std::string target) : target_(std::move(target)) {
@@ -153,6 +154,7 @@ PendingFolder::PendingFolder(std::string target) : target_(std::move(target)) {
     path_ = temporary_beside(target_);
     if (::mkdir(path_.c_str(), 0777) != 0) refuse(std::strerror(errno));
     fd_ = open_folder(path_);
+    if (fd_ < 0 && errno != ENOENT) refuse(std::strerror(errno));
     if (fd_ < 0) continue;
     // Whoever cleans up may have been faster than the lock, and has removed the folder then.
     while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
@@ -221,32 +223,29 @@ std::vector<std::int64_t> published_steps(const std::string& root) {
   return published_steps(root, ignored);
 }
 
-void set_latest(const std::string& root, std::int64_t step) {
-  PendingFolder pending(root + "/" + std::string(latest_name));
+void set_link(const std::string& root, std::string_view name, std::int64_t step) {
+  PendingFolder pending(fmt::format("{}/{}", root, name));
   std::error_code error;
-  fs::create_symlink(step_folder_name(step), pending.path() + "/" + std::string(latest_name), error);
+  fs::create_symlink(step_folder_name(step), fmt::format("{}/{}", pending.path(), name), error);
   if (error) throw Error(fmt::format("{}: cannot be set: {}", pending.target(), error.message()));
-  pending.publish_file(std::string(latest_name), pending.target());
+  pending.publish_file(std::string(name), pending.target());
 }
 
-void prune(const std::string& root, std::int64_t keep_last) {
-  const std::vector<std::int64_t> steps = published_steps(root);
+std::optional<std::int64_t> linked_step(const std::string& root, std::string_view name) {
   std::error_code ignored;
-  const std::string latest = fs::read_symlink(root + "/" + std::string(latest_name), ignored).string();
-  const auto keep = static_cast<std::size_t>(std::max<std::int64_t>(keep_last, 1));
-  for (std::size_t i = 0; i + keep < steps.size(); ++i) {
-    const std::string name = step_folder_name(steps[i]);
-    const std::string path = root + "/" + name;
-    if (name == latest) continue;
-    // The lock is held to the end: a reader that comes now waits, finds the folder gone and looks again.
-    const int fd = open_folder(path);
-    if (fd < 0) continue;
-    const bool being_read = locked_by_other(fd);
-    // Renamed first, so that a kill in between leaves no half of a checkpoint under its name.
-    const std::string doomed = temporary_beside(path);
-    if (!being_read && std::rename(path.c_str(), doomed.c_str()) == 0) remove_folder(doomed);
-    ::close(fd);
-  }
+  return step_of(fs::read_symlink(fmt::format("{}/{}", root, name), ignored).filename().string());
+}
+
+bool remove_published(const std::string& root, std::int64_t step) {
+  const std::string path = root + "/" + step_folder_name(step);
+  // The lock is held to the end: a reader that comes now waits, finds the folder gone and looks again.
+  const int fd = open_folder(path);
+  if (fd < 0) return false;
+  const std::string doomed = temporary_beside(path);
+  const bool removed = !locked_by_other(fd) && std::rename(path.c_str(), doomed.c_str()) == 0;
+  if (removed) remove_folder(doomed);
+  ::close(fd);
+  return removed;
 }
 
 std::vector<Leftover> find_leftovers(const std::string& root) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/data/input_file.h"
@@ -61,11 +62,29 @@ class FolderInUse {
 /// The steps with a published folder in `root`, ascending.
 std::vector<std::int64_t> published_steps(const std::string& root);
 
-/// Makes ROOT/latest a symbolic link to `step`'s folder, in one step.
-void set_latest(const std::string& root, std::int64_t step);
+/// The step that a folder's name says, "step_00000100"; nothing for any other name.
+std::optional<std::int64_t> step_of(const std::string& name);
 
-/// Removes the oldest published checkpoints beyond `keep_last`, never the latest, none that is being read.
-void prune(const std::string& root, std::int64_t keep_last);
+/// Whether a folder is a published checkpoint.
+bool is_checkpoint(const std::string& folder);
+
+/// The links of a folder of checkpoints: the last one that a run has saved, and the one with the least loss
+/// on validation data.
+inline constexpr std::string_view latest_name = "latest";
+inline constexpr std::string_view best_name = "best";
+
+/// Makes ROOT/NAME a symbolic link to `step`'s folder, in one step.
+void set_link(const std::string& root, std::string_view name, std::int64_t step);
+
+/// The step that ROOT/NAME names; nothing where it is no link to one, there or not.
+std::optional<std::int64_t> linked_step(const std::string& root, std::string_view name);
+
+/// Removes a published checkpoint, so that a kill leaves no half of it under its name. False where somebody
+/// reads it, or it cannot be.
+bool remove_published(const std::string& root, std::int64_t step);
+
+/// Exchanges two paths in one step; false where the file system cannot.
+bool swap_paths(const std::string& a, const std::string& b);
 
 /// Whether a process is at work in a hidden folder; unknown where the file system has no locks.
 enum class FolderUse { none, writing, unknown };

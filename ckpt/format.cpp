@@ -89,6 +89,15 @@ class Fields {
   const std::string& source_;
 };
 
+void parse_evaluation(const Fields& evaluation, RunState& s) {
+  if (evaluation.has("valid_loss")) evaluation.number("valid_loss", s.valid_loss.emplace());
+  if (!evaluation.has("best")) return;
+  const Fields best = evaluation.object("best");
+  s.best.emplace();
+  best.count("step", s.best->step);
+  best.number("valid_loss", s.best->valid_loss);
+}
+
 }  // namespace
 
 std::string_view name(State state) {
@@ -157,6 +166,8 @@ std::string to_json(const RunState& s) {
       {"config", ordered_json::parse(s.config_json)},
   };
   if (s.scheduled_sequences) json["schedule"]["scheduled_sequences"] = *s.scheduled_sequences;
+  if (s.valid_loss) json["evaluation"]["valid_loss"] = *s.valid_loss;
+  if (s.best) json["evaluation"]["best"] = {{"step", s.best->step}, {"valid_loss", s.best->valid_loss}};
   return json.dump(1);
 }
 
@@ -200,6 +211,7 @@ RunState parse_run_state(const std::string& text, const std::string& source) {
     data.count("consumed_sequences", s.consumed_sequences);
     data.boolean("shuffle", s.shuffle);
     s.config_json = root.at("config").dump();
+    if (root.has("evaluation")) parse_evaluation(root.object("evaluation"), s);
     return s;
   } catch (const nlohmann::json::exception& error) {
     throw InputError(fmt::format("{}: /state: {}", source, error.what()));

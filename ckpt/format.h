@@ -39,6 +39,14 @@ struct ParamGroup {
   double weight_decay_mult = 1;
 };
 
+/// The checkpoint with the least loss on validation data that a run has saved.
+struct BestCheckpoint {
+  std::int64_t step = 0;
+  double valid_loss = 0;
+
+  friend bool operator==(const BestCheckpoint&, const BestCheckpoint&) = default;
+};
+
 /// Everything of a run beside its elements. What the writer of a checkpoint did not know is left at its
 /// default, as in a checkpoint imported from a file of weights.
 struct RunState {
@@ -60,7 +68,9 @@ struct RunState {
   /// the writer did not tell (schedule_position in hyperparameters.h).
   std::optional<std::int64_t> scheduled_sequences;
   std::vector<ParamGroup> param_groups;
-  std::string config_json = "{}";  ///< the run's configuration, for people
+  std::string config_json = "{}";      ///< the run's configuration, for people
+  std::optional<double> valid_loss;    ///< where the run was evaluated after this step; finite
+  std::optional<BestCheckpoint> best;  ///< up to this step, this one included; of --save-best
 };
 
 std::string to_json(const RunState& state);

@@ -202,6 +202,10 @@ std::vector<std::string> Loader::not_loaded() const {
   return impl_->not_loaded;
 }
 
+const RunState& Loader::state() const {
+  return impl_->state;
+}
+
 std::vector<std::string> Loader::left_behind() const {
   return impl_->left_behind;
 }

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "ckpt/checkpoint_file.h"
-#include "ckpt/folder.h"
 #include "ckpt/rank_file.h"
-#include "ckpt/train_hooks.h"
+#include "ckpt/save_decisions.h"
+#include "ckpt/save_folder.h"
+#include "ckpt/slice_reader.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
-#include "core/layout/range_map.h"
 
 namespace zero1::ckpt {
 namespace {
@@ -65,68 +65,6 @@ RunState run_state(RankTrainer& trainer) {
   return s;
 }
 
-TensorView view_of(const BucketShard& shard, State state) {
-  switch (state) {
-    case State::exp_avg: return shard.exp_avg;
-    case State::exp_avg_sq: return shard.exp_avg_sq;
-    case State::param: break;
-  }
-  return shard.main_param;
-}
-
-/// Reads one rank's slices, as the stored layout cuts them, out of its optimizer.
-class SliceReader {
- public:
-  SliceReader(RankTrainer& trainer, const Layout& stored, int rank)
-      : trainer_(trainer), held_(stored.specs.size()), slices_(slices_of_rank(stored, rank)) {
-    for (const BucketShard& shard : trainer.optimizer().shards()) {
-      for (const ParamShard& row : shard.params) held_[static_cast<std::size_t>(row.param)] = {&shard, &row};
-    }
-    for (std::size_t b = 0; b < stored.buffers.size(); ++b) {
-      RangeMapWalker walker(stored, static_cast<int>(b), rank);
-      const auto rows = walker.next();
-      rows_.emplace_back(rows.begin(), rows.end());
-    }
-  }
-
-  std::size_t count() const { return slices_.size(); }
-  std::int64_t elems(std::size_t index) const { return slices_[index].elems; }
-  std::int64_t bytes() const {
-    std::int64_t elems = 0;
-    for (const SliceRecord& slice : slices_) elems += slice.elems;
-    return elems * static_cast<std::int64_t>(sizeof(float));
-  }
-
-  /// Elements [wanted) of slice number `index`, padding zero. Blocks until they are on the host.
-  void read(std::size_t index, Range wanted, float* values) {
-    const SliceRecord& slice = slices_[index];
-    std::fill(values, values + wanted.size(), 0.0F);
-    RankContext& context = trainer_.context();
-    for (const ParamShard& row : rows_[static_cast<std::size_t>(slice.buffer)]) {
-      const Range part = intersect(row.gbuf_local, wanted);
-      if (row.bucket != slice.bucket || part.empty()) continue;
-      const Held& held = held_[static_cast<std::size_t>(row.param)];
-      // From this slice to the parameter, and from there to where the run holds it.
-      const std::int64_t param_start = row.param_range.start + (part.start - row.gbuf_local.start);
-      const Range local =
-          part.normalized(param_start + held.row->gbuf_local.start - held.row->param_range.start);
-      context.device.copy_to_host(context.compute, values + (part.start - wanted.start),
-                                  view_of(*held.shard, static_cast<State>(slice.state)).slice(local));
-    }
-    context.compute.synchronize();
-  }
-
- private:
-  struct Held {
-    const BucketShard* shard = nullptr;
-    const ParamShard* row = nullptr;
-  };
-  RankTrainer& trainer_;
-  std::vector<Held> held_;                     ///< by parameter
-  std::vector<SliceRecord> slices_;            ///< to be written by this rank
-  std::vector<std::vector<ParamShard>> rows_;  ///< by buffer, of the stored layout
-};
-
 /// Elements on their way from a rank to its file at a time: they stay in the cache.
 constexpr std::int64_t chunk_elems = 1 << 18;
 
@@ -137,7 +75,8 @@ struct Session {
 
   PendingFolder pending;
   CheckpointContents contents;
-  int written = 0;  ///< ranks whose files are complete
+  int written = 0;         ///< ranks whose files are complete
+  bool requested = false;  ///< beside the planned ones
 };
 
 }  // namespace
@@ -145,10 +84,13 @@ struct Session {
 class Saver::Impl {
  public:
   Impl(SaveOptions options, const TrainConfig& config)
-      : options_(std::move(options)), busy_(ranks(config)), measured_(ranks(config)) {
+      : options_(std::move(options)),
+        decisions_(options_),
+        folder_(options_, config),  // where nothing can be written, that is told now and not after hours
+        ranks_to_end_(config.dp),
+        busy_(ranks(config)),
+        measured_(ranks(config)) {
     sharded_ = config.data_parallel.use_distributed_optimizer;
-    // Where nothing can be written, that is told now and not after hours.
-    const PendingFolder trial(options_.folder + "/" + step_folder_name(config.train_iters));
     if (options_.async) worker_ = std::thread([this] { work(); });
   }
 
@@ -162,16 +104,19 @@ class Saver::Impl {
   }
 
   void step_done(int rank, RankTrainer& trainer, std::int64_t step) {
-    if (due(step)) save(rank, trainer, step);
+    const SaveDecision decision = decisions_.after(step, trainer.valid_loss());
+    if (decision.save) save(rank, trainer, decision);
   }
 
   void rank_done(int rank, RankTrainer& trainer) {
-    const std::int64_t last = trainer.progress().iteration;
-    if (!due(last)) save(rank, trainer, last);  // also where the run was stopped early
-    if (!options_.async) return;
+    const SaveDecision last = decisions_.after_last(trainer.progress().iteration, trainer.valid_loss());
+    if (last.save) save(rank, trainer, last);  // also where the run was stopped early
     std::unique_lock lock(mutex_);
-    wait_until_written(lock, rank);
-    record_measured(rank, trainer);
+    if (options_.async) {
+      wait_until_written(lock, rank);
+      record_measured(rank, trainer);
+    }
+    if (--ranks_to_end_ == 0) folder_.release();
   }
 
   void finish() {
@@ -179,6 +124,8 @@ class Saver::Impl {
     changed_.wait(lock, [this] { return failure_ || (jobs_.empty() && !working_); });
     if (failure_) std::rethrow_exception(failure_);
   }
+
+  const std::vector<std::string>& notes() const { return folder_.notes(); }
 
   std::vector<std::string> published() const {
     const std::lock_guard lock(mutex_);
@@ -188,12 +135,10 @@ class Saver::Impl {
  private:
   static std::size_t ranks(const TrainConfig& config) { return static_cast<std::size_t>(config.dp); }
 
-  bool due(std::int64_t step) const { return options_.interval > 0 && step % options_.interval == 0; }
-
-  void save(int rank, RankTrainer& trainer, std::int64_t step) {
+  void save(int rank, RankTrainer& trainer, const SaveDecision& decision) {
     if (!sharded_ && rank > 0) return;  // without sharding rank 0 has everything
     trainer.finish();                   // drains the gathers
-    const std::shared_ptr<Session> session = session_of(trainer, step);
+    const std::shared_ptr<Session> session = session_of(trainer, decision);
     SliceReader slices(trainer, session->contents.layout, rank);
     if (options_.async) {
       enqueue(rank, trainer, session, slices);
@@ -224,21 +169,25 @@ class Saver::Impl {
   }
 
   /// The first rank that comes to a step opens its session.
-  std::shared_ptr<Session> session_of(RankTrainer& trainer, std::int64_t step) {
+  std::shared_ptr<Session> session_of(RankTrainer& trainer, const SaveDecision& decision) {
     const std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
-    std::shared_ptr<Session>& session = sessions_[step];
+    std::shared_ptr<Session>& session = sessions_[decision.step];
     if (session) return session;
     const Layout& run_layout = trainer.data_parallel().layout();
     CheckpointContents contents;
     contents.state = run_state(trainer);
+    contents.state.valid_loss = decision.valid_loss;
+    contents.state.best = decision.best;
     contents.layout_case = {"", run_layout.specs, run_layout.options};
     if (!sharded_) contents.layout_case.options.dp_size = contents.layout_case.options.expert_dp_size = 1;
     contents.layout = compute_layout(contents.layout_case.params, contents.layout_case.options);
     check_names(contents.layout.specs);
     contents.files.resize(static_cast<std::size_t>(rank_count(contents.layout)));
     contents.slices.resize(static_cast<std::size_t>(slice_count(contents.layout)));
-    session = std::make_shared<Session>(options_.folder + "/" + step_folder_name(step), std::move(contents));
+    session = std::make_shared<Session>(options_.folder + "/" + step_folder_name(decision.step),
+                                        std::move(contents));
+    session->requested = decision.requested;
     return session;
   }
 
@@ -325,9 +274,8 @@ class Saver::Impl {
 
   void publish(Session& session) {
     write_checkpoint_file(session.pending.path(), session.contents);
-    session.pending.publish();
-    set_latest(options_.folder, session.contents.state.step);
-    if (options_.keep_last > 0) prune(options_.folder, options_.keep_last);
+    folder_.publish(session.pending, session.contents.state);
+    if (session.requested && options_.on_requested) options_.on_requested(session.pending.target());
     const std::lock_guard lock(mutex_);
     published_.push_back(session.pending.target());
     sessions_.erase(session.contents.state.step);
@@ -356,7 +304,9 @@ class Saver::Impl {
     }
   }
 
-  SaveOptions options_;
+  const SaveOptions options_;
+  SaveDecisions decisions_;
+  SaveFolder folder_;
   bool sharded_ = true;
 
   mutable std::mutex mutex_;
@@ -364,6 +314,7 @@ class Saver::Impl {
   std::map<std::int64_t, std::shared_ptr<Session>> sessions_;  ///< by step
   std::vector<std::string> published_;
   std::exception_ptr failure_;
+  int ranks_to_end_;
 
   // behind training
   std::vector<bool> busy_;                           ///< by rank: a snapshot waits or is being written
@@ -388,6 +339,10 @@ void Saver::rank_done(int rank, RankTrainer& trainer) {
 
 void Saver::finish() {
   impl_->finish();
+}
+
+const std::vector<std::string>& Saver::notes() const {
+  return impl_->notes();
 }
 
 std::vector<std::string> Saver::published() const {

@@ -1,22 +1,40 @@
 // Saving and loading in a training run: connects core/train's observer with checkpoints.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "ckpt/format.h"
 #include "ckpt/hyperparameters.h"
 #include "core/data/name_rules.h"
 #include "core/train/trainer.h"
 
 namespace zero1::ckpt {
 
+/// What a run goes on from.
+struct SaveBase {
+  std::string folder = {};       ///< the checkpoint that it was loaded from; empty: none
+  std::int64_t loaded_step = 0;  ///< the step of that
+  std::int64_t step = 0;         ///< the run begins after it; 0 with weights alone
+  std::optional<BestCheckpoint> best = {};
+};
+
 struct SaveOptions {
-  std::string folder;          ///< step folders and `latest` go here
+  std::string folder;          ///< step folders, `latest` and `best` go here
   std::int64_t interval = 0;   ///< every so many steps; 0: only after the last
-  std::int64_t keep_last = 0;  ///< older ones are removed after publishing; 0: all are kept
+  std::int64_t keep_last = 0;  ///< so many of the run's own stay, see SaveFolder; 0: all
   bool async = false;          ///< write behind training, from a snapshot
+  /// Whenever an evaluation finds less loss than at `base.best` and at every save since: saves, and
+  /// FOLDER/best names that.
+  bool best = false;
+  SaveBase base = {};
+  /// Asked once per step, on a rank's thread: a save beside the planned ones. `on_requested` is told where it
+  /// lies then.
+  std::function<bool()> requested = {};
+  std::function<void(const std::string& folder)> on_requested = {};
 };
 
 struct LoadOptions {
@@ -33,7 +51,8 @@ struct LoadOptions {
 /// publishes. `save` is called on each rank's thread.
 class Saver {
  public:
-  /// Throws InputError where nothing can be written.
+  /// Takes the folder's lock and tries whatever a save will need. Throws InputError that says what is in the
+  /// way and what helps; nothing is left behind then.
   Saver(SaveOptions options, const TrainConfig& config);
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
@@ -44,11 +63,14 @@ class Saver {
 
   /// To be called when a rank is done, before it is torn down: saves its last step unless step_done has,
   /// waits until that is written, and records when that was (what is written behind training, the rank itself
-  /// cannot time).
+  /// cannot time). When all ranks are done, the folder's lock is released.
   void rank_done(int rank, RankTrainer& trainer);
 
   /// Waits for what is still being written. Throws what went wrong.
   void finish();
+
+  /// What the user should know of the folder before the run begins, a line each.
+  const std::vector<std::string>& notes() const;
 
   /// The folders published so far.
   std::vector<std::string> published() const;
@@ -69,7 +91,7 @@ class Loader {
   ~Loader();
 
   /// On each rank's thread, all ranks, once; returns when all hold the same parameters. The checkpoint is
-  /// closed when the last has returned: the run may prune it then.
+  /// closed when the last has returned: others may remove it then.
   void restore(int rank, RankTrainer& trainer) const;
 
   /// What to run: the configuration with what the checkpoint decides.
@@ -79,6 +101,7 @@ class Loader {
   std::vector<std::string> notes() const;
   const std::string& folder() const;
   std::int64_t step() const;
+  const RunState& state() const;
   int dp_size() const;
   /// Parameters of the run that the checkpoint lacks and that keep their initial values; only if not strict.
   std::vector<std::string> not_loaded() const;

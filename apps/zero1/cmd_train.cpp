@@ -15,19 +15,11 @@
 #include "ckpt/folder.h"
 #include "core/base/error.h"
 #include "core/base/terminal.h"
+#include "core/base/text.h"
 
 namespace zero1::app {
 
 namespace {
-
-/// Of a run that begins after step `begin`, where another run has been further.
-void note_later_checkpoints(const std::string& folder, std::int64_t begin) {
-  const std::vector<std::int64_t> steps = ckpt::published_steps(folder);
-  if (steps.empty() || steps.back() <= begin) return;
-  say("note: --save {} has checkpoints up to step {} already: this run replaces those of its own steps, and "
-      "`latest` follows this run. To keep runs apart, save into another folder\n",
-      folder, steps.back());
-}
 
 int run_train(const TrainOptions& options) {
   flush_each_line();  // whoever reads a log that goes into a file sees how far the run is
@@ -36,24 +28,28 @@ int run_train(const TrainOptions& options) {
   const MachineFactory make_machine = job.machine();
   print_header(config);
   job.print_origin();
-  if (job.saver()) {
-    const bool goes_on = job.loader() && !options.load.weights_only;
-    note_later_checkpoints(options.save.folder, goes_on ? job.loader()->step() : 0);
-  }
+  for (const std::string& note : job.notes()) say("note: {}\n", note);
   TrainObserver observer;
   observer.on_step = [&](const StepMetrics& step) {
     const bool due = options.log_interval > 0 && step.step % options.log_interval == 0;
     if (due || (options.log_interval > 0 && step.valid_loss)) print_step(config, step);
   };
-  job.observe(observer);
   const NotedSignals noted("\nzero1: stopping after this iteration (again: at once)\n");
   observer.stop_requested = [] { return noted_signal() != 0; };
+  job.observe(observer);
   const TrainSummary summary = train(config, observer, make_machine);
   job.finish();
   print_summary(config, summary);
   if (job.saver()) {
     say("Checkpoints: {} saved, the last is {}\n", job.saver()->published().size(),
-        job.saver()->published().back());
+               job.saver()->published().back());
+    if (const auto best = ckpt::linked_step(options.save.folder, ckpt::best_name); options.save.best && best)
+      say("Best: {}/{}, step {}\n", options.save.folder, ckpt::best_name, *best);
+  }
+  if (job.time_is_up() && summary.last_step < config.train_iters) {
+    say("Ended after step {} of {}: the {:g} minutes of --exit-duration-in-mins are over{}\n",
+               summary.last_step, config.train_iters, *options.exit_duration_in_mins,
+               job.saver() ? "; go on with --load " + shell_word(options.save.folder) : "");
   }
   job.draw(summary);
   finish_output();
@@ -73,9 +69,11 @@ void add_train_command(CLI::App& app, int& status) {
       "  zero1 train --dp 4 --train-iters 50\n"
       "  zero1 train --dp 4 --data book.txt --bf16 --overlap-grad-reduce --overlap-param-gather \\\n"
       "              --ddp-num-buckets 8 --link-gbps 1 --trace run.trace --svg map.svg\n"
-      "Ctrl-C, SIGTERM and SIGHUP end the run after the iteration it is in: it saves (--save), reports and "
-      "writes\n"
-      "its outputs. Exit status 130, 143 and 129 then; 0 success, 1 failed, 2 bad usage or input.\n"
+      "SIGINT (Ctrl-C), SIGTERM and SIGHUP end the run after the iteration it is in: it saves (--save), "
+      "reports,\n"
+      "writes its outputs and ends by the signal (exit status 130 after SIGINT, 143 after SIGTERM, 129 after\n"
+      "SIGHUP); a second one ends it at once. SIGUSR1 saves after the iteration, and the run goes on.\n"
+      "Exit status otherwise: 0 success, 1 failed, 2 bad usage or input.\n"
       "Numbers may be written as 1000000, 1e6 or 2^20.\n"
       "The loss is the mean over the global batch; it does not depend on --dp beyond rounding.");
   cmd->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // as in Megatron

@@ -85,10 +85,19 @@ void add_data_flags(CLI::App& cmd, TrainOptions& o) {
       ->type_name("START INCREMENT SAMPLES")
       ->expected(3);
   cmd.add_option("--train-iters", c.train_iters, "Iterations")->group(group)->capture_default_str();
+  cmd.add_option(
+         "--exit-duration-in-mins", o.exit_duration_in_mins,
+         "End after the iteration in which so many minutes have passed since the start: save (--save), "
+         "report, status 0")
+      ->group(group)
+      ->type_name("MINUTES");
   cmd.add_option("--valid-data", c.valid_data, "Evaluate on this file, read as --data")
       ->group(group)
       ->type_name("FILE");
   cmd.add_option("--eval-interval", c.eval_interval, "Evaluate every so many iterations (0: never)")
+      ->group(group);
+  cmd.add_flag("--eval", c.eval,
+               "Evaluate after the last iteration too; the summary shows loss and perplexity")
       ->group(group);
   cmd.add_option("--eval-iters", c.eval_iters, "Global batches per evaluation")
       ->group(group)
@@ -252,13 +261,23 @@ void add_machine_flags(CLI::App& cmd, TrainOptions& o) {
 
 void add_checkpoint_flags(CLI::App& cmd, TrainOptions& o) {
   const std::string group = "Checkpoints";
-  cmd.add_option("--save", o.save.folder,
-                 "Save into DIR/step_…: at the end, and every --save-interval iterations")
+  cmd.add_option(
+         "--save", o.save.folder,
+         "Save into DIR/step_…: at the end, every --save-interval iterations, and on SIGUSR1; DIR/latest "
+         "names the last one. One run at a time saves into a folder")
       ->group(group)
       ->type_name("DIR");
   cmd.add_option("--save-interval", o.save.interval, "Iterations between saves (0: only at the end)")
       ->group(group);
-  cmd.add_option("--keep-last", o.save.keep_last, "Remove older checkpoints of DIR (0: keep all)")
+  cmd.add_option(
+         "--keep-last", o.save.keep_last,
+         "Checkpoints to keep of those that this run saves, and of those before it in DIR that it goes on "
+         "from; what it was loaded from and the best one stay too (0: keep all)")
+      ->group(group);
+  cmd.add_flag(
+         "--save-best", o.save.best,
+         "Save whenever an evaluation finds the least validation loss so far; DIR/best names that checkpoint "
+         "and `--load DIR/best` loads it")
       ->group(group);
   cmd.add_flag("--async-save", o.save.async, "Write behind training, from a snapshot")->group(group);
   cmd.add_option("--load", o.load.source,
@@ -425,6 +444,10 @@ TrainConfig train_config(const TrainOptions& o) {
   require_not_negative(o.log_interval, "--log-interval");
   require_not_negative(o.save.interval, "--save-interval");
   require_not_negative(o.save.keep_last, "--keep-last");
+  if (o.exit_duration_in_mins && !(*o.exit_duration_in_mins > 0)) {
+    throw InputError(
+        fmt::format("--exit-duration-in-mins must be more than 0, got {:g}", *o.exit_duration_in_mins));
+  }
   config.init_names = o.names;
   for (const std::string& text : o.param_groups)
     config.optimizer.param_groups.push_back(parse_param_group(text));

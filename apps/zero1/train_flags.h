@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct TrainOptions {
   std::string tensorboard_dir;
   std::string svg;
   std::int64_t log_interval = 1;
+  std::optional<double> exit_duration_in_mins;
   ckpt::SaveOptions save;
   ckpt::LoadOptions load;
   NameRules names;  ///< of what --load or --init reads

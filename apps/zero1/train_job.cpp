@@ -2,13 +2,17 @@
 
 #include <fmt/core.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <iterator>
 #include <utility>
 #include <vector>
 
 #include "apps/zero1/cmd_ckpt_progress.h"
+#include "apps/zero1/launcher.h"
 #include "apps/zero1/train_report.h"
+#include "ckpt/save_folder.h"
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/output_file.h"
@@ -35,7 +39,8 @@ void check_apart_from_checkpoints(const char* flag, const std::string& output, c
                                 .lexically_relative(fs::weakly_canonical(fs::absolute(*folder, none), none));
     const bool is_folder = inside == ".";
     const bool is_inside = !inside.empty() && *inside.begin() != ".." && !is_folder;
-    const bool is_part = is_inside && inside.extension() == ".h5";
+    const bool is_part = is_inside && (inside.extension() == ".h5" || inside == ckpt::save_lock_name ||
+                                       inside == ckpt::latest_name || inside == ckpt::best_name);
     if (is_folder || is_part) {
       throw InputError(fmt::format("{} {}: is {} {} {}; name another file", flag, output,
                                    is_folder ? "the folder of" : "part of a checkpoint of", folder_flag,
@@ -75,6 +80,30 @@ void check_outputs(const TrainOptions& o) {
   if (!o.config.save_weights.empty()) OutputFile{o.config.save_weights};
 }
 
+/// Processes that a launcher has started side by side know nothing of each other and have the same flags.
+void check_launch(const TrainOptions& o) {
+  const std::optional<Launch> launch = find_launch();
+  if (!launch) return;
+  const std::pair<const char*, const std::string*> outputs[] = {
+      {"--save", &o.save.folder},   {"--metrics", &o.metrics}, {"--tensorboard-dir", &o.tensorboard_dir},
+      {"--trace", &o.config.trace}, {"--svg", &o.svg},         {"--save-weights", &o.config.save_weights}};
+  for (const auto& [flag, path] : outputs) {
+    if (path->empty() || launch->rank == 0) continue;
+    throw InputError(fmt::format(
+        "{} {}: {}, which would write into the same place. Start it once, without the launcher; or, where "
+        "separate runs are meant, give each a place of its own and hide the launcher: env -u {} zero1 train "
+        "…",
+        flag, *path, launch->text(), launch->variable));
+  }
+  say(stderr, "warning: {}. Start it once, without the launcher\n", launch->text());
+}
+
+const char* save_words(const TrainOptions& o) {
+  return o.save.folder.empty()
+             ? "\nzero1: SIGUSR1 saves a checkpoint, but without --save DIR there is no place for it\n"
+             : "\nzero1: SIGUSR1: saving after this iteration\n";
+}
+
 /// Tokens that the model does not have would end the run when they are read, hours later perhaps.
 void check_tokens(const TrainConfig& config, const std::string& path) {
   if (path.empty()) return;
@@ -89,12 +118,16 @@ void check_tokens(const TrainConfig& config, const std::string& path) {
 }  // namespace
 
 TrainJob::TrainJob(const TrainOptions& options)
-    : options_(options),
-      config_(train_config(options)),
-      metrics_((check_outputs(options), options.metrics)),
-      tensorboard_(options.tensorboard_dir) {
+    : start_ns_(now_ns()),
+      options_(options),
+      save_signal_(save_words(options)),
+      config_(train_config(options)) {
+  check_outputs(options);
+  check_launch(options);
   for (const std::string& path : {config_.data, config_.valid_data}) check_tokens(config_, path);
   open_checkpoints();
+  metrics_.emplace(options.metrics);  // last: they make files
+  tensorboard_.emplace(options.tensorboard_dir);
 }
 
 MachineFactory TrainJob::machine() const {
@@ -122,9 +155,41 @@ void TrainJob::open_checkpoints() {
     loader_.emplace(load_options, config_);
     config_ = loader_->config();
   }
-  if (!options_.save.folder.empty()) {
-    saver_.emplace(options_.save, config_);
+  open_saver();
+}
+
+void TrainJob::open_saver() {
+  ckpt::SaveOptions save = options_.save;
+  if (save.folder.empty()) return;
   }
+  if (save.best && config_.valid_data.empty()) {
+    throw InputError(
+        "--save-best needs evaluations: --valid-data FILE with --eval-interval N, or with --eval at the end");
+  }
+  if (loader_) {
+    save.base.folder = loader_->folder();
+    save.base.loaded_step = loader_->step();
+    if (!options_.load.weights_only) {
+      save.base.step = loader_->step();
+      save.base.best = loader_->state().best;
+    }
+  }
+  save.requested = SaveSignal::take;
+  save.on_requested = [](const std::string& folder) { say(stderr, "zero1: saved {}\n", folder); };
+  saver_.emplace(std::move(save), config_);
+}
+
+std::vector<std::string> TrainJob::notes() const {
+  namespace fs = std::filesystem;
+  std::vector<std::string> notes;
+  if (saver_) notes = saver_->notes();
+  if (!loader_) return notes;
+  std::error_code none;
+  const fs::path root = fs::weakly_canonical(fs::absolute(loader_->folder(), none), none).parent_path();
+  const bool same = saver_ && fs::equivalent(root, options_.save.folder, none);
+  if (const std::string note = same ? "" : ckpt::leftover_note(root.string()); !note.empty())
+    notes.push_back("--load " + note);
+  return notes;
 }
 
 void TrainJob::print_origin() const {
@@ -142,10 +207,19 @@ void TrainJob::print_origin() const {
 
 void TrainJob::observe(TrainObserver& observer) {
   observer.on_step = [this, also = std::move(observer.on_step)](const StepMetrics& step) {
-    metrics_.write(step);
-    tensorboard_.write(step);
+    metrics_->write(step);
+    tensorboard_->write(step);
     if (also) also(step);
   };
+  if (options_.exit_duration_in_mins) {
+    constexpr double ns_per_min = 60e9;
+    observer.stop_requested = [this, limit_ns = *options_.exit_duration_in_mins * ns_per_min,
+                               also = std::move(observer.stop_requested)] {
+      if (also && also()) return true;
+      time_is_up_ = static_cast<double>(now_ns() - start_ns_) >= limit_ns;
+      return time_is_up_.load();
+    };
+  }
   if (loader_) {
     observer.on_rank_ready = [this](int rank, RankTrainer& trainer) { loader_->restore(rank, trainer); };
   }
@@ -159,8 +233,8 @@ void TrainJob::observe(TrainObserver& observer) {
 
 void TrainJob::finish() {
   if (saver_) saver_->finish();
-  metrics_.finish();
-  tensorboard_.finish();
+  metrics_->finish();
+  tensorboard_->finish();
 }
 
 void TrainJob::draw(const TrainSummary& summary) const {

@@ -2,9 +2,14 @@
 // Shared by whatever runs a training: the command, and the window.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "apps/zero1/metrics_file.h"
+#include "apps/zero1/save_signal.h"
 #include "apps/zero1/tensorboard_file.h"
 #include "apps/zero1/train_flags.h"
 #include "core/train/machine.h"
@@ -21,10 +26,15 @@ class TrainJob {
   const TrainConfig& config() const { return config_; }
   /// What the run's ranks run on. Prints what only that machine can say of itself.
   MachineFactory machine() const;
-  /// Sets what loads, saves and writes metrics; `on_step`, where it is set already, is called too.
+  /// What to know of the folders of checkpoints before the run begins, a line each.
+  std::vector<std::string> notes() const;
+  /// Sets what loads, saves, writes metrics and ends the run in time; `on_step` and `stop_requested`, where
+  /// they are set already, are called too.
   void observe(TrainObserver& observer);
   /// After the run: waits for saves and closes the metrics. Throws Error.
   void finish();
+  /// Whether --exit-duration-in-mins has ended the run.
+  bool time_is_up() const { return time_is_up_; }
   /// The map that --svg asks for. Throws Error.
   void draw(const TrainSummary& summary) const;
 
@@ -37,11 +47,15 @@ class TrainJob {
 
  private:
   void open_checkpoints();
+  void open_saver();
 
+  const std::int64_t start_ns_;
+  std::atomic<bool> time_is_up_{false};
   TrainOptions options_;
+  SaveSignal save_signal_;  ///< from the start: it would end the program
   TrainConfig config_;
-  MetricsFile metrics_;
-  TensorboardFile tensorboard_;
+  std::optional<MetricsFile> metrics_;
+  std::optional<TensorboardFile> tensorboard_;
   std::optional<ckpt::Loader> loader_;
   std::optional<ckpt::Saver> saver_;
 };

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/file.h"
 #include "core/base/terminal.h"
@@ -150,7 +151,10 @@ void print_step(const TrainConfig& config, const StepMetrics& step) {
                         step.exposed_comm_ms, 100 * step.overlap);
   }
   if (step.loss_scale) line += fmt::format("  scale {}", format_loss_scale(*step.loss_scale));
-  if (step.valid_loss) line += fmt::format("  valid loss {:.4f}", *step.valid_loss);
+  if (step.valid_loss) {
+    line +=
+        fmt::format("  valid loss {:.4f}, perplexity {:.4g}", *step.valid_loss, std::exp(*step.valid_loss));
+  }
   if (step.skipped)
     line += step.loss_scale ? "  SKIPPED: gradients overflow at this loss scale"
                             : "  SKIPPED: non-finite gradients";
@@ -174,6 +178,13 @@ void print_summary(const TrainConfig& config, const TrainSummary& summary) {
   say("{:.1f} ms per step, {} tokens/s{}\n", summary.ms_per_step,
              format_count(static_cast<std::int64_t>(summary.tokens_per_s)),
              summary.steps > 1 ? ", here and below without the first step, which prepares" : "");
+  if (summary.valid_loss) {
+    say(
+        "Validation loss {:.4f}, perplexity {:.4g}{}\n", *summary.valid_loss, std::exp(*summary.valid_loss),
+        summary.valid_step == summary.last_step ? "" : fmt::format(" (after step {})", summary.valid_step));
+  }
+  if (config.eval && summary.last_step < config.train_iters)
+    say("Not evaluated at the end (--eval): the run has ended before --train-iters\n");
   print_memory(summary);
   print_buckets(config, summary.layout);
   print_communication(config, summary);

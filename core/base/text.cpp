@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdint>
 #include <vector>
 
@@ -157,6 +158,18 @@ bool is_utf8(std::string_view text) {
     text.remove_prefix(character.bytes);
   }
   return true;
+}
+
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view plain = "_/.=+,-@%:";
+  const std::string shown = printable(text);
+  const bool is_plain = !shown.empty() && std::all_of(shown.begin(), shown.end(), [&](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || plain.find(c) != plain.npos;
+  });
+  if (is_plain) return shown;
+  std::string word = "'";
+  for (const char c : shown) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
 }
 
 std::size_t char_count(std::string_view utf8) {

@@ -29,6 +29,10 @@ std::string printable_json(std::string_view json);
 /// Whether `text` is UTF-8 throughout.
 bool is_utf8(std::string_view text);
 
+/// `text` as a word of a shell's command line, to be copied from a message: in single quotes where a shell
+/// would take it apart. Control characters as printable() shows them.
+std::string shell_word(std::string_view text);
+
 /// How many characters UTF-8 text has, and so, but for wide and combining ones, how many columns it takes.
 std::size_t char_count(std::string_view utf8);
 

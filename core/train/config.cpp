@@ -193,8 +193,10 @@ TrainConfig resolve(TrainConfig c) {
   check_data_parallel(c);
   require(c.eval_interval >= 0, "--eval-interval must not be negative (0: never)");
   require(c.eval_interval == 0 || !c.valid_data.empty(), "--eval-interval needs --valid-data FILE");
-  require(c.eval_interval > 0 || c.valid_data.empty(), "--valid-data needs --eval-interval N");
-  if (c.eval_interval > 0) require_size(c.eval_iters, 1 << 20, "--eval-iters");
+  require(!c.eval || !c.valid_data.empty(), "--eval needs --valid-data FILE");
+  require(c.eval_interval > 0 || c.eval || c.valid_data.empty(),
+          "--valid-data needs --eval-interval N, or --eval");
+  if (!c.valid_data.empty()) require_size(c.eval_iters, 1 << 20, "--eval-iters");
   resolve_machine(c);
   require(!c.loss_scale.constant || c.param_dtype == DType::fp16,
           "--loss-scale needs --fp16: other types are trained without one");

@@ -54,6 +54,7 @@ struct TrainConfig {
   LearningRateConfig lr;
   std::int64_t eval_interval = 0;  ///< 0: never
   std::int64_t eval_iters = 10;
+  bool eval = false;  ///< also after the last of train_iters
 
   OptimizerConfig optimizer;
   DataParallelConfig data_parallel;

@@ -20,7 +20,10 @@ std::string to_json(const StepMetrics& m) {
     json["grad_norm"] = nullptr;  // not finite
   }
   if (m.loss_scale) json["loss_scale"] = *m.loss_scale;
-  if (m.valid_loss) json["valid_loss"] = *m.valid_loss;
+  if (m.valid_loss) {
+    json["valid_loss"] = *m.valid_loss;
+    json["valid_perplexity"] = std::exp(*m.valid_loss);
+  }
   return json.dump();
 }
 

@@ -26,7 +26,7 @@ struct StepMetrics {
   bool skipped = false;              ///< non-finite gradients: nothing was updated
   std::int64_t skipped_steps = 0;    ///< of this run up to here, this one included
   std::optional<double> loss_scale;  ///< fp16
-  std::optional<double> valid_loss;  ///< in evaluation steps
+  std::optional<double> valid_loss;  ///< in evaluation steps; its exponential is the perplexity
 };
 
 /// One line of a metrics file: `{"step": 1, "loss": …}`, without a newline.
@@ -52,7 +52,10 @@ struct TrainSummary {
   Layout layout;
   std::int64_t steps = 0;
   std::int64_t skipped_steps = 0;  ///< of them
+  std::int64_t last_step = 0;  ///< the last iteration's number; steps counts those of this run
   double last_loss = 0;
+  std::optional<double> valid_loss;  ///< of the last evaluation, and after which iteration that was
+  std::int64_t valid_step = 0;
   double tokens_per_s = 0;  ///< over all ranks, first step excluded where there are more
   double ms_per_step = 0;
   double comm_ms = 0, exposed_comm_ms = 0, overlap = 0;  ///< means over the steps, first excluded

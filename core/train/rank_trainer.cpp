@@ -179,7 +179,13 @@ double RankTrainer::evaluate() {
     context_.compute.synchronize();  // the host batches are reused
   }
   queue_loss_reduction();
-  return global_mean_loss(config_.eval_iters * config_.tokens_per_step());
+  valid_loss_ = global_mean_loss(config_.eval_iters * config_.tokens_per_step());
+  evaluated_iteration_ = iteration_;
+  return *valid_loss_;
+}
+
+std::optional<double> RankTrainer::valid_loss() const {
+  return evaluated_iteration_ == iteration_ ? valid_loss_ : std::nullopt;
 }
 
 void RankTrainer::finish() {

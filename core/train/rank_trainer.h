@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/data/token_source.h"
@@ -63,6 +64,8 @@ class RankTrainer {
 
   /// The mean loss over eval_iters global batches of the validation data.
   double evaluate();
+  /// What evaluate() has found after the last iteration; nothing where it was not called since.
+  std::optional<double> valid_loss() const;
 
   const SkippedSteps& skipped_steps() const { return skipped_steps_; }
 
@@ -98,6 +101,8 @@ class RankTrainer {
   std::int64_t iteration_ = 0;            ///< completed
   std::int64_t consumed_sequences_ = 0;   ///< over all ranks
   std::int64_t scheduled_sequences_ = 0;  ///< of them, in iterations that were not skipped
+  std::optional<double> valid_loss_;      ///< of the last evaluation, and after which iteration that was
+  std::int64_t evaluated_iteration_ = 0;
   std::vector<HostBatch> host_batches_;   ///< one per microbatch: copies may still be queued
   DeviceMemory device_batch_;
   DeviceMemory loss_sum_;  ///< fp64[1]

@@ -36,6 +36,7 @@ void StepReporter::report(StepMetrics metrics) {
   totals.overlapped_ms += metrics.overlap * metrics.comm_ms;
   totals.tokens += static_cast<double>(metrics.tokens);
   last_ = metrics;
+  if (metrics.valid_loss) last_evaluated_ = metrics;
   if (on_step_) on_step_(metrics);
 }
 
@@ -44,8 +45,11 @@ void StepReporter::summarize(TrainSummary& summary) {
   const Totals& totals = later_.steps > 0 ? later_ : first_;
   const auto steps = static_cast<double>(totals.steps);
   summary.steps = first_.steps + later_.steps;
+  summary.last_step = last_.step;
   summary.skipped_steps = last_.skipped_steps;
   summary.last_loss = last_.loss;
+  summary.valid_loss = last_evaluated_.valid_loss;
+  summary.valid_step = last_evaluated_.step;
   summary.ms_per_step = totals.ms / steps;
   summary.tokens_per_s = totals.tokens / totals.ms * 1e3;
   summary.comm_ms = totals.comm_ms / steps;

@@ -50,6 +50,7 @@ class StepReporter {
   Totals first_;
   Totals later_;
   StepMetrics last_;
+  StepMetrics last_evaluated_;
 };
 
 }  // namespace zero1

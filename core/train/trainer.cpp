@@ -4,8 +4,8 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "core/base/clock.h"
@@ -110,8 +110,7 @@ class Run {
       : config_(config),
         observer_(observer),
         data_(open_data(config)),
-        reporter_(config.dp, observer.on_step),
-        last_step_(config.train_iters) {
+        reporter_(config.dp, observer.on_step) {
     RunShape shape = run_shape(config);
     check_memory(config, shape.layout);
     summary_.layout = std::move(shape.layout);
@@ -189,24 +188,31 @@ class Run {
     }
   }
 
-  /// The iteration after which the run ends, as far as is known before `next`. A rank that is told to stop
-  /// makes `next` the last one. No other can have begun a later one: for that it needs this rank's gradients
-  /// of `next`.
-  std::int64_t last_step(std::int64_t next) {
-    std::int64_t undecided = config_.train_iters;
-    if (observer_.stop_requested && observer_.stop_requested())
-      last_step_.compare_exchange_strong(undecided, std::min(next, config_.train_iters));
-    return last_step_;
+  /// Whether the run ends after `step`. The first rank that completes it decides for all: no rank completes
+  /// the next one before every other has begun it, since that takes everybody's gradients.
+  bool ends_after(std::int64_t step) {
+    const std::lock_guard lock(end_mutex_);
+    if (step > decided_step_) {
+      decided_step_ = step;
+      ends_ = step >= config_.train_iters || (observer_.stop_requested && observer_.stop_requested());
+    }
+    return ends_;
+  }
+
+  bool evaluates_after(std::int64_t step) const {
+    return (config_.eval_interval > 0 && step % config_.eval_interval == 0) ||
+           (config_.eval && step == config_.train_iters);
   }
 
   void train_rank(int rank, RankTrainer& trainer) {
     if (observer_.on_rank_ready) observer_.on_rank_ready(rank, trainer);
-    for (std::int64_t step = trainer.progress().iteration + 1; step <= last_step(step); ++step) {
+    bool ended = trainer.progress().iteration >= config_.train_iters;
+    for (std::int64_t step = trainer.progress().iteration + 1; !ended; ++step) {
       const std::int64_t begin_ns = now_ns();
       StepMetrics metrics = trainer.train_step();
       metrics.ms = static_cast<double>(now_ns() - begin_ns) * 1e-6;
-      if (config_.eval_interval > 0 && step % config_.eval_interval == 0)
-        metrics.valid_loss = trainer.evaluate();
+      ended = ends_after(step);
+      if (evaluates_after(step)) metrics.valid_loss = trainer.evaluate();
       reporter_.step_done(metrics);
       if (observer_.on_step_end) observer_.on_step_end(rank, trainer, step);
     }
@@ -227,7 +233,9 @@ class Run {
   const TrainObserver& observer_;
   RunData data_;
   StepReporter reporter_;
-  std::atomic<std::int64_t> last_step_;
+  std::mutex end_mutex_;
+  std::int64_t decided_step_ = 0;  ///< the last iteration of which is known whether the run ends after it
+  bool ends_ = false;
   TrainSummary summary_;
   std::vector<std::uint64_t> param_hashes_;  ///< by rank
   std::string untrained_;                    ///< SkippedSteps::untrained, after the last iteration

@@ -29,8 +29,8 @@ struct TrainObserver {
   std::function<void(int rank)> on_rank_failed;
   /// After every iteration, on each rank's thread, before the next: to save. Gathers may still be due.
   std::function<void(int rank, RankTrainer&, std::int64_t step)> on_step_end;
-  /// Asked before every iteration, on each rank's thread. Once it says true, all ranks end the run after the
-  /// iteration that this rank is about to begin, as they would after the last.
+  /// Asked after every iteration, on the thread of the rank that completes it first. When it says true, all
+  /// ranks end the run after this iteration, as they would after the last.
   std::function<bool()> stop_requested;
   /// With the run's recorder before the ranks start, to drain it; with null before it goes.
   std::function<void(trace::Recorder*)> on_recorder;

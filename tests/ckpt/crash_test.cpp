@@ -88,7 +88,7 @@ std::map<std::string, int> kill_training(Experiment& experiment, std::size_t fir
 TEST_CASE("training killed at every call by which it saves, publishes and prunes") {
   Experiment experiment(train + "--train-iters 4 --load ROOT --save ROOT --save-interval 1 --keep-last 2",
                         fixture().two);
-  CHECK(ckpt::published_steps(experiment.after()) == std::vector<std::int64_t>{3, 4});
+  CHECK(ckpt::published_steps(experiment.after()) == std::vector<std::int64_t>{2, 3, 4});  // 2: loaded
   const std::size_t stride = test::sweep_stride(1, 5);
   const auto kills = kill_training(experiment, 1, stride);
   const int all = kills.at("save") + kills.at("publish") + kills.at("prune");
@@ -111,6 +111,37 @@ TEST_CASE("the same with saving behind training, and when the same step is saved
   CHECK(std::any_of(again.calls().begin(), again.calls().end(),
                     [](const Call& call) { return call.name == "renameat2"; }));
   kill_training(again, 1, test::sweep_stride(3, 5), 0);
+}
+
+TEST_CASE("killed while it saves: `best` names a whole checkpoint, and the next save sets it right") {
+  const test::TemporaryFolder folder;
+  std::string sums;
+  for (int i = 0; i < 300; ++i) sums += "12+34=46\n";
+  const std::string validated =
+      "--valid-data " + folder.write("sums", sums) + " --eval-iters 1 --eval-interval 1 --lr 0.01 ";
+  Experiment experiment(train + validated + "--train-iters 3 --save ROOT --save-best --keep-last 1", "");
+  const auto last = ckpt::linked_step(experiment.after(), ckpt::best_name);
+  REQUIRE(last > 1);
+  int with_best = 0;
+  for (std::size_t at = 5; at <= experiment.calls().size(); at += 11) {
+    CAPTURE(at);
+    CAPTURE(experiment.calls()[at - 1].name);
+    CAPTURE(experiment.calls()[at - 1].path);
+    REQUIRE(experiment.run(at % 2 == 0 ? "torn" : "kill", at).status == 128 + SIGKILL);
+    const std::string& root = experiment.root();
+    const auto best = ckpt::linked_step(root, ckpt::best_name);
+    if (!best) continue;
+    ++with_best;
+    CHECK(ckpt::verify(root + "/best").faults.empty());
+    CHECK(ckpt::Checkpoint(root + "/best").state().best->step == *best);
+    const std::int64_t step = ckpt::Checkpoint(root).state().step;
+    if (at % 3 != 0 || step == 3) continue;
+    const test::Outcome resumed = test::run_zero1(
+        train + validated + "--train-iters 3 --save-best --keep-last 1 --save " + root + " --load " + root);
+    CHECK_MESSAGE(resumed.status == 0, resumed.output);
+    CHECK(ckpt::linked_step(root, ckpt::best_name) == last);
+  }
+  CHECK(with_best >= 3);
 }
 
 TEST_CASE("resharding killed at every call") {

@@ -370,22 +370,28 @@ TEST_CASE("saving and loading are in the trace") {
   }
 }
 
-TEST_CASE("old checkpoints are pruned, the latest never, and one in use waits") {
+TEST_CASE("old checkpoints are removed, the latest never, and one in use waits") {
   const test::TemporaryFolder folder;
   const std::string root = folder.path("ckpt");
   run(small_gpt(2, 3), {root, 1, 2, false});
   CHECK(ckpt::published_steps(root) == std::vector<std::int64_t>{2, 3});
+  const auto resumed = [&](std::int64_t last) {
+    ckpt::SaveOptions save{root, 1, 1, false};
+    save.base.folder = root + "/latest";
+    save.base.step = save.base.loaded_step = last - 1;
+    run(small_gpt(2, last), save, {root, {}});
+  };
   {
     const ckpt::Checkpoint reading(root, 2);
-    ckpt::prune(root, 1);
-    CHECK(ckpt::published_steps(root) == std::vector<std::int64_t>{2, 3});
+    resumed(4);
+    CHECK(ckpt::published_steps(root) == std::vector<std::int64_t>{2, 3, 4});  // 3: what it was loaded from
   }
-  ckpt::prune(root, 1);
-  CHECK(ckpt::published_steps(root) == std::vector<std::int64_t>{3});
-  CHECK(ckpt::Checkpoint(root).state().step == 3);
+  resumed(5);
+  CHECK(ckpt::published_steps(root) == std::vector<std::int64_t>{4, 5});
+  CHECK(ckpt::Checkpoint(root).state().step == 5);
   // The same step is saved once more, in place.
-  run(small_gpt(2, 3), {root, 0, 0, false});
-  CHECK(ckpt::Checkpoint(root).state().step == 3);
+  run(small_gpt(2, 5), {root, 0, 0, false});
+  CHECK(ckpt::Checkpoint(root).state().step == 5);
   CHECK(ckpt::find_leftovers(root).empty());
 }
 

@@ -230,7 +230,7 @@ TEST_CASE("a run that could not save says so before it trains") {
   folder.write("file", "");
   const test::Outcome outcome = test::run_zero1("train --train-iters 1 --save " + folder.path("file/below"));
   CHECK(outcome.status == 2);
-  CHECK_MESSAGE(outcome.says("file/below/step_00000001: nothing can be written there"), outcome.output);
+  CHECK_MESSAGE(outcome.says("file/below: nothing can be written there"), outcome.output);
   CHECK_MESSAGE(!outcome.says("Trained"), outcome.output);
 }
 

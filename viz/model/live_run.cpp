@@ -121,6 +121,7 @@ struct LiveRun::Impl {
       if (options.hooks.on_rank_done) options.hooks.on_rank_done(rank, trainer);
       watch->leave(rank);
     };
+    observer.stop_requested = options.hooks.stop_requested;
     observer.on_rank_failed = [this](int rank) { watch->leave(rank); };
   }
 

@@ -31,8 +31,8 @@ struct LiveRunOptions {
   int explained_step = 0;            ///< the last iteration that the explanation is about; 0: every one
   std::string again;                 ///< the command that begins the scenario anew
   MachineFactory make_machine = make_cpu_machine;
-  /// Of the caller: on_step, on_rank_ready and on_step_end are called on the run's threads, before those of
-  /// the LiveRun. For checkpoints and metrics.
+  /// Of the caller: on_step, on_rank_ready, on_rank_done and on_step_end are called on the run's threads,
+  /// before those of the LiveRun, and stop_requested is asked. For checkpoints and metrics.
   TrainObserver hooks;
 };
 
