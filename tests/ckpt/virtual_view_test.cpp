@@ -49,7 +49,7 @@ TEST_CASE("h5py reads every parameter in full shape, also after the folder was m
   for (const int dp : {1, 3, 8, 24}) {
     CAPTURE(dp);
     const std::string name = "dp" + std::to_string(dp);
-    ckpt::write_checkpoint(folder.path(name), {}, test::uneven_case(dp, dp == 3 ? 100 : 1000),
+    ckpt::write_checkpoint(folder.path(name), test::one_step(), test::uneven_case(dp, dp == 3 ? 100 : 1000),
                            test::PlacedValues());
     const ckpt::Checkpoint checkpoint(folder.path(name));
     const std::string values = folder.write("values", test::placed_values_text(checkpoint.layout().specs));
@@ -112,7 +112,7 @@ TEST_CASE("whatever parameters are called, h5py finds them in the view and in th
   }
   layout_case.options.dp_size = layout_case.options.expert_dp_size = 3;
   const test::TemporaryFolder folder;
-  ckpt::write_checkpoint(folder.path("c"), {}, layout_case, test::PlacedValues());
+  ckpt::write_checkpoint(folder.path("c"), test::one_step(), layout_case, test::PlacedValues());
   const ckpt::Checkpoint checkpoint(folder.path("c"));
   CHECK(test::misplaced(checkpoint) == 0);
   CHECK(ckpt::verify(folder.path("c")).faults.empty());
@@ -170,7 +170,7 @@ TEST_CASE("h5dump reads it too") {
       for (std::int64_t i = 0; i < range.size(); ++i) out[i] = static_cast<float>(range.start + i);
     }
   };
-  ckpt::write_checkpoint(folder.path("c"), {}, layout_case, Counting());
+  ckpt::write_checkpoint(folder.path("c"), test::one_step(), layout_case, Counting());
   const test::Outcome outcome =
       test::run_command("h5dump -d /model/w/exp_avg_sq " + folder.path("c/checkpoint.h5"));
   CHECK(outcome.status == 0);
