@@ -8,6 +8,7 @@
 
 #include "apps/zero1/config_file.h"
 #include "apps/zero1/flag_values.h"
+#include "apps/zero1/name_flags.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
@@ -226,15 +227,12 @@ void add_checkpoint_flags(CLI::App& cmd, TrainOptions& o) {
       ->group(group)
       ->type_name("DIR");
   cmd.add_flag("--strict,!--no-strict", o.load.strict,
-               "--no-strict: load the parameters that both have, leave the others as they are")
+               "--no-strict: load the parameters that both have, and list those that only one side has")
       ->group(group);
   cmd.add_flag("--load-weights-only", o.load.weights_only,
                "A new run from these parameters: no moments, no step, no data position")
       ->group(group);
-  cmd.add_option("--rename", o.renames, "OLD=NEW: a stored parameter under another name; may be repeated")
-      ->group(group)
-      ->expected(1)
-      ->take_all();
+  add_name_flags(cmd, o.names, "Names of stored tensors (--load, --init)");
   auto* use_checkpoint = cmd.add_flag("--use-checkpoint-opt_param-scheduler", o.use_checkpoint_schedule,
                                       "Learning rate, its schedule, weight decay, AdamW's coefficients and "
                                       "parameter groups of the checkpoint "
@@ -358,6 +356,7 @@ TrainConfig train_config(const TrainOptions& o) {
   require_not_negative(o.log_interval, "--log-interval");
   require_not_negative(o.save.interval, "--save-interval");
   require_not_negative(o.save.keep_last, "--keep-last");
+  config.init_names = o.names;
   for (const std::string& text : o.param_groups)
     config.optimizer.param_groups.push_back(parse_param_group(text));
   return resolve(std::move(config));

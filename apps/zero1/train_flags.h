@@ -25,7 +25,7 @@ struct TrainOptions {
   std::int64_t log_interval = 1;
   ckpt::SaveOptions save;
   ckpt::LoadOptions load;
-  std::vector<std::string> renames;
+  NameRules names;  ///< of what --load or --init reads
   bool override_schedule = false;
   bool use_checkpoint_schedule = false;
 };

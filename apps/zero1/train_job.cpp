@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/output_file.h"
+#include "core/train/weights.h"
 
 #ifdef ZERO1_WITH_CUDA
 #include "core/train/machine_cuda.h"
@@ -93,20 +94,18 @@ MachineFactory TrainJob::machine() const {
 
 void TrainJob::open_checkpoints() {
   const bool load = !options_.load.source.empty();
-  if (!load &&
-      (options_.load.step || options_.load.weights_only || !options_.load.strict ||
-       !options_.renames.empty() || options_.override_schedule || options_.use_checkpoint_schedule)) {
+  if (!load && (options_.load.step || options_.load.weights_only || !options_.load.strict ||
+                options_.override_schedule || options_.use_checkpoint_schedule)) {
     throw InputError(
-        "--ckpt-step, --no-strict, --load-weights-only, --rename, --override-opt_param-scheduler and "
+        "--ckpt-step, --no-strict, --load-weights-only, --override-opt_param-scheduler and "
         "--use-checkpoint-opt_param-scheduler need --load DIR");
+  }
+  if (!load && config_.init.empty() && !options_.names.empty()) {
+    throw InputError("--rename, --exclude, --transpose and --no-transpose need --load DIR or --init FILE");
   }
   if (load) {
     ckpt::LoadOptions load_options = options_.load;
-    for (const std::string& text : options_.renames) {
-      const std::size_t equals = text.find('=');
-      if (equals == std::string::npos) throw InputError(fmt::format("--rename '{}': expected OLD=NEW", text));
-      load_options.renames.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-    }
+    load_options.names = options_.names;
     if (options_.override_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_flags;
     if (options_.use_checkpoint_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_checkpoint;
     loader_.emplace(load_options, config_);
@@ -117,6 +116,11 @@ void TrainJob::open_checkpoints() {
   } else if (options_.save.interval > 0 || options_.save.keep_last > 0 || options_.save.async) {
     throw InputError("--save-interval, --keep-last and --async-save need --save DIR");
   }
+}
+
+std::vector<std::string> TrainJob::init_notes() const {
+  if (config_.init.empty()) return {};
+  return describe(check_weights(make_model(config_)->param_specs(), config_.init, config_.init_names));
 }
 
 void TrainJob::observe(TrainObserver& observer) {

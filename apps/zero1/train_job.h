@@ -27,6 +27,8 @@ class TrainJob {
   /// The map that --svg asks for. Throws Error.
   void draw(const TrainSummary& summary) const;
 
+  /// What names' rules did to the tensors of --init, a line each. Throws InputError where they do not fit.
+  std::vector<std::string> init_notes() const;
   const std::optional<ckpt::Loader>& loader() const { return loader_; }
   const std::optional<ckpt::Saver>& saver() const { return saver_; }
 

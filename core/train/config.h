@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/comm/link_model.h"
+#include "core/data/name_rules.h"
 #include "core/model/model.h"
 #include "core/train/schedule.h"
 #include "core/zero1/config.h"
@@ -52,6 +53,7 @@ struct TrainConfig {
 
   // files
   std::string init;          ///< .safetensors to start from
+  NameRules init_names;      ///< what its tensors are called
   std::string save_weights;  ///< .safetensors to write at the end
   std::string trace;         ///< trace file
 

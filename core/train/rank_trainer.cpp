@@ -33,7 +33,7 @@ RankTrainer::RankTrainer(const TrainConfig& config, const RunData& data, Device&
   if (config.init.empty()) {
     init_weights(data_parallel_, config.seed);
   } else {
-    load_weights(data_parallel_, config.init);
+    load_weights(data_parallel_, config.init, config.init_names);
   }
   optimizer_.reload_model_params();
 }

@@ -115,7 +115,7 @@ class Run {
     summary_.layout = std::move(shape.layout);
     summary_.memory.resize(static_cast<std::size_t>(config.dp));
     param_hashes_.resize(static_cast<std::size_t>(config.dp));
-    if (!config.init.empty()) check_weights(summary_.layout.specs, config.init);
+    if (!config.init.empty()) check_weights(summary_.layout.specs, config.init, config.init_names);
     machine_ = make_machine(config, paused());
     make_recorder(std::move(shape.info));  // last: a run that cannot begin leaves an older trace alone
   }

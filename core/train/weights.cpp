@@ -1,10 +1,11 @@
 #include "core/train/weights.h"
 
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 #include <xxhash.h>
 
 #include <array>
+#include <map>
+#include <string_view>
 
 #include "core/base/error.h"
 #include "core/data/safetensors.h"
@@ -19,39 +20,41 @@ void init_weights(DataParallel& data_parallel, std::uint64_t seed) {
 
 namespace {
 
-void check_names_and_shapes(const std::vector<ParamSpec>& specs, const SafetensorsReader& file,
-                            const std::string& path) {
-  std::string faults;
-  for (const ParamSpec& spec : specs) {
-    const SafetensorsEntry* entry = file.find(spec.name);
-    if (entry == nullptr) {
-      faults += fmt::format("\n  missing: {}", spec.name);
-    } else if (entry->shape != spec.shape) {
-      faults += fmt::format("\n  {}: shape [{}], expected [{}]", spec.name, fmt::join(entry->shape, ", "),
-                            fmt::join(spec.shape, ", "));
-    }
-  }
-  for (const SafetensorsEntry& entry : file.entries()) {
-    bool expected = false;
-    for (const ParamSpec& spec : specs) expected = expected || spec.name == entry.name;
-    if (!expected) faults += fmt::format("\n  unexpected: {}", entry.name);
-  }
-  if (!faults.empty()) throw InputError(fmt::format("{} does not fit the model:{}", path, faults));
+/// By entry of the file, in its order.
+std::vector<MappedTensor> fitting(const std::vector<ParamSpec>& specs, const SafetensorsReader& file,
+                                  const std::string& path, const NameRules& rules) {
+  std::vector<NamedShape> stored;
+  for (const SafetensorsEntry& entry : file.entries()) stored.push_back({entry.name, entry.shape});
+  std::vector<NamedShape> wanted;
+  for (const ParamSpec& spec : specs) wanted.push_back({spec.name, spec.shape});
+  std::vector<MappedTensor> mapped = map_tensors(rules, stored, StateTensors::none, path);
+  const TensorFit fit = compare_tensors(wanted, mapped);
+  if (!fit.faults.empty())
+    throw InputError(fmt::format("{} does not fit the model:{}{}", path, fit.faults, fit.advice));
+  return mapped;
 }
 
 }  // namespace
 
-void check_weights(const std::vector<ParamSpec>& specs, const std::string& path) {
-  check_names_and_shapes(specs, SafetensorsReader(path), path);
+std::vector<MappedTensor> check_weights(const std::vector<ParamSpec>& specs, const std::string& path,
+                                        const NameRules& rules) {
+  return fitting(specs, SafetensorsReader(path), path, rules);
 }
 
-void load_weights(DataParallel& data_parallel, const std::string& path) {
+void load_weights(DataParallel& data_parallel, const std::string& path, const NameRules& rules) {
   const SafetensorsReader file(path);
   const std::vector<ParamSpec>& specs = data_parallel.layout().specs;
-  check_names_and_shapes(specs, file, path);
+  const std::vector<MappedTensor> mapped = fitting(specs, file, path, rules);
+  std::map<std::string_view, std::size_t> entry_of;
+  for (std::size_t i = 0; i < mapped.size(); ++i) {
+    if (!mapped[i].excluded) entry_of[mapped[i].name] = i;
+  }
   for (std::size_t p = 0; p < specs.size(); ++p) {
-    const SafetensorsEntry& entry = *file.find(specs[p].name);
-    data_parallel.set_param(static_cast<int>(p), file.read_fp32(entry, {0, entry.numel()}));
+    const std::size_t index = entry_of.at(specs[p].name);
+    const SafetensorsEntry& entry = file.entries()[index];
+    std::vector<float> values = file.read_fp32(entry, {0, entry.numel()});
+    if (mapped[index].transposed) values = transpose(values, entry.shape[0], entry.shape[1]);
+    data_parallel.set_param(static_cast<int>(p), values);
   }
 }
 

@@ -346,10 +346,10 @@ TEST_CASE("weights alone, other names, and what only one side has") {
   loose.strict = false;
   CHECK(params_after_loading(deeper, loose) == stored);
   CHECK(ckpt::Loader(loose, deeper).not_loaded().size() == 12);
-  loose.renames = {{"h.0.ln_1.bias", "h.1.ln_1.bias"}};
+  loose.names.renames = {"h.0.ln_1.bias=h.1.ln_1.bias"};
   CHECK(ckpt::Loader(loose, deeper).not_loaded().size() == 12);
   CHECK(ckpt::Loader(loose, deeper).not_loaded().front().starts_with("h.0.ln_1.bias"));
-  loose.renames = {{"nothing", "x"}};
+  loose.names.renames = {"nothing=x"};
   CHECK(test::message_of<InputError>([&] { ckpt::Loader(loose, deeper); }).find("--rename nothing=x") !=
         std::string::npos);
 }
