@@ -166,6 +166,20 @@ void refuse_orphaned_states(const std::vector<std::string>& others, const std::v
   }
 }
 
+ValueKinds kinds_of(const float* values, std::int64_t count) {
+  unsigned non_finite = 0;
+  unsigned negative = 0;
+  unsigned zero = 0;
+  unsigned non_zero = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    non_finite |= static_cast<unsigned>(!is_finite(values[i]));
+    negative |= static_cast<unsigned>(values[i] < 0);
+    zero |= static_cast<unsigned>(values[i] == 0);
+    non_zero |= static_cast<unsigned>(values[i] != 0);
+  }
+  return {non_finite != 0, negative != 0, zero != 0, non_zero != 0};
+}
+
 StateCheck::StateCheck(const RunState& state, std::string source, std::string advice)
     : optimizer_steps_(state.optimizer_steps),
       zero_is_impossible_(second_moment_decays_slower(state)),
@@ -180,29 +194,32 @@ void StateCheck::fail(const ParamSpec& spec, State state, std::int64_t element,
 
 void StateCheck::check(const ParamSpec& spec, State state, Range range, const float* values,
                        const std::function<void(float*)>& read_exp_avg) {
-  for (std::int64_t i = 0; i < range.size(); ++i) {
+  const ValueKinds kinds = kinds_of(values, range.size());
+  const bool no_steps = state != State::param && optimizer_steps_ == 0;
+  const bool no_negatives = state == State::exp_avg_sq;
+  const bool suspicious =
+      kinds.non_finite || (no_steps && kinds.non_zero) || (no_negatives && kinds.negative);
+  for (std::int64_t i = 0; suspicious && i < range.size(); ++i) {
     const float value = values[i];
     const std::int64_t at = range.start + i;
     if (!is_finite(value)) fail(spec, state, at, fmt::format("is {:g}, not a finite number", value));
-    if (state == State::param) continue;
-    if (value < 0 && state == State::exp_avg_sq)
+    if (no_negatives && value < 0)
       fail(spec, state, at, fmt::format("is {:g}, but a second moment is an average of squares", value));
-    if (value != 0 && optimizer_steps_ == 0)
-      fail(spec, state, at, fmt::format("is {:g}, though AdamW has made no step", value));
+    if (no_steps && value != 0)
+      fail(spec, state, at, fmt::format("is {:g}, but AdamW's step count is 0", value));
   }
-  if (state == State::exp_avg_sq) check_second_moment(spec, range, values, read_exp_avg);
+  if (state == State::exp_avg_sq) check_second_moment(spec, range, values, kinds, read_exp_avg);
   if (state != State::param) return;
   if (const auto beyond = first_overflow(values, range.size(), spec.dtype))
     fail(spec, state, range.start + *beyond, describe_overflow(values[*beyond], spec.dtype));
 }
 
 void StateCheck::check_second_moment(const ParamSpec& spec, Range range, const float* values,
+                                     const ValueKinds& kinds,
                                      const std::function<void(float*)>& read_exp_avg) {
-  if (range.empty()) return;
-  has_elements_ = true;
-  const auto zeros = std::count(values, values + range.size(), 0.0F);
-  if (zeros < range.size()) has_second_moment_ = true;
-  if (zeros == 0 || !zero_is_impossible_) return;
+  if (kinds.zero || kinds.non_zero) has_elements_ = true;
+  if (kinds.non_zero) has_second_moment_ = true;
+  if (!kinds.zero || !zero_is_impossible_) return;
   std::vector<float> exp_avg(static_cast<std::size_t>(range.size()));
   read_exp_avg(exp_avg.data());
   for (std::int64_t i = 0; i < range.size(); ++i) {

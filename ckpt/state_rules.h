@@ -15,10 +15,12 @@
 
 namespace zero1::ckpt {
 
-/// What of a run goes into a file without moments: nothing that would claim them. The file is then a file of
-/// weights, from which a new run starts.
-inline constexpr const char* state_key = "zero1_state";  ///< safetensors metadata: /state, as JSON
-inline constexpr const char* step_key = "zero1_step";    ///< instead of it, without moments: for people
+/// Metadata of exported safetensors files.
+inline constexpr const char* state_key = "zero1_state";    ///< /state, as JSON
+inline constexpr const char* layout_key = "zero1_layout";  ///< /layout, as JSON
+/// Without moments, in place of zero1_state: a step count that nothing belongs to would be believed. For
+/// people.
+inline constexpr const char* step_key = "zero1_step";
 
 /// The moments that a file has of one parameter.
 struct StoredMoments {
@@ -66,6 +68,12 @@ inline bool second_moment_decays_slower(const RunState& state) {
   return state.adam_beta1 * state.adam_beta1 < state.adam_beta2;
 }
 
+/// What there is among some values; told in one pass that compilers make vectors of.
+struct ValueKinds {
+  bool non_finite = false, negative = false, zero = false, non_zero = false;
+};
+ValueKinds kinds_of(const float* values, std::int64_t count);
+
 /// Checks a checkpoint's elements on their way in. Any number of threads may check at once.
 class StateCheck {
  public:
@@ -83,7 +91,7 @@ class StateCheck {
   void finish() const;
 
  private:
-  void check_second_moment(const ParamSpec& spec, Range range, const float* values,
+  void check_second_moment(const ParamSpec& spec, Range range, const float* values, const ValueKinds& kinds,
                            const std::function<void(float*)>& read_exp_avg);
   [[noreturn]] void fail(const ParamSpec& spec, State state, std::int64_t element,
                          const std::string& what) const;

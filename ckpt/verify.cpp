@@ -132,21 +132,6 @@ class Verifier {
     }
   };
 
-  /// What there is among some values; told in one pass that compilers make vectors of.
-  struct Kinds {
-    bool non_finite = false, negative = false, zero = false, non_zero = false;
-  };
-  static Kinds kinds_of(const float* values, std::int64_t count) {
-    unsigned non_finite = 0, negative = 0, zero = 0, non_zero = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      non_finite |= static_cast<unsigned>(!is_finite(values[i]));
-      negative |= static_cast<unsigned>(values[i] < 0);
-      zero |= static_cast<unsigned>(values[i] == 0);
-      non_zero |= static_cast<unsigned>(values[i] != 0);
-    }
-    return {non_finite != 0, negative != 0, zero != 0, non_zero != 0};
-  }
-
   /// `exp_avg`: the first moments of a slice of second moments, where they can be read.
   void check_slice(const InputFile& file, const SliceRecord& slice, const SliceRecord* exp_avg) {
     const auto state = static_cast<State>(slice.state);
@@ -156,7 +141,7 @@ class Verifier {
     const std::uint64_t found = slice_digest(
         slice, [&](std::int64_t at, void* to, std::int64_t bytes) { file.read_at(at, to, bytes); },
         [&](const float* values, std::int64_t first, std::int64_t count) {
-          const Kinds kinds = kinds_of(values, count);
+          const ValueKinds kinds = kinds_of(values, count);
           for (std::int64_t i = 0; i < count && (kinds.non_finite || kinds.negative); ++i) {
             if (!is_finite(values[i])) non_finite.add(first + i);
             if (state == State::exp_avg_sq && values[i] < 0) negative.add(first + i);

@@ -48,7 +48,7 @@ std::optional<std::int64_t> first_overflow(const float* values, std::int64_t cou
 }
 
 std::string describe_overflow(double value, DType dtype) {
-  return fmt::format("{:g} is beyond {}, whose largest number is {:g}", value, name(dtype), largest(dtype));
+  return fmt::format("is {:g}, beyond {}, whose largest number is {:g}", value, name(dtype), largest(dtype));
 }
 
 }  // namespace zero1

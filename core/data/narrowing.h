@@ -16,7 +16,7 @@ bool overflows_fp32(double value);
 /// The index of the first of `count` values that overflows.
 std::optional<std::int64_t> first_overflow(const float* values, std::int64_t count, DType dtype);
 
-/// "123456 is beyond float16, whose largest number is 65504".
+/// "is 123456, beyond float16, whose largest number is 65504".
 std::string describe_overflow(double value, DType dtype);
 
 }  // namespace zero1

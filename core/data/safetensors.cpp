@@ -108,7 +108,7 @@ std::vector<float> SafetensorsReader::read_fp32(const SafetensorsEntry& entry, R
         if constexpr (std::is_same_v<T, double>) {
           const auto beyond = std::find_if(stored.begin(), stored.begin() + count, overflows_fp32);
           if (beyond != stored.begin() + count) {
-            throw InputError(fmt::format("{}: tensor {}[{}]: {}", impl_->file.path(), in_quotes(entry.name),
+            throw InputError(fmt::format("{}: tensor {}[{}] {}", impl_->file.path(), in_quotes(entry.name),
                                          elems.start + done + (beyond - stored.begin()),
                                          describe_overflow(*beyond, DType::fp32)));
           }
@@ -209,7 +209,7 @@ void SafetensorsWriter::write_fp32(std::size_t entry, std::int64_t elem_offset, 
     ranges.push_back({elem_offset, elem_offset + numel});
 
   if (const auto beyond = first_overflow(values, numel, target.dtype)) {
-    throw InputError(fmt::format("{}: tensor {}[{}]: {}; float32 holds it", impl_->file.path(),
+    throw InputError(fmt::format("{}: tensor {}[{}] {}; float32 holds it", impl_->file.path(),
                                  in_quotes(target.name), elem_offset + *beyond,
                                  describe_overflow(values[*beyond], target.dtype)));
   }

@@ -206,6 +206,7 @@ void TensorFiles::open_index(const std::string& path) {
                                      in_quotes(file)));
       }
     }
+    check_same_origin(*reader, path, file);
     const auto offsets = saved_offsets(*reader, file);
     if (!offsets) continue;
     for (const auto& [name, of_tensor] : *offsets) {
@@ -217,6 +218,21 @@ void TensorFiles::open_index(const std::string& path) {
           path, in_quotes(file), in_quotes(name), sharding_key));
     }
   }
+}
+
+/// Files of two exports under one index would give one's parameters with the other's step.
+void TensorFiles::check_same_origin(const SafetensorsReader& file, const std::string& path,
+                                    const std::string& name) const {
+  constexpr std::string_view own_prefix = "zero1_";
+  const auto of_export = [&](const SafetensorsReader& each) {
+    std::map<std::string, std::string> own = each.metadata();
+    std::erase_if(own, [&](const auto& item) { return !item.first.starts_with(own_prefix); });
+    return own;
+  };
+  if (of_export(file) == of_export(*files_.front())) return;
+  throw InputError(
+      fmt::format("{}: the files that it names come from different exports: the metadata of {} differ", path,
+                  in_quotes(name)));
 }
 
 void TensorFiles::open_folder(const std::string& path) {

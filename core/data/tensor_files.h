@@ -56,6 +56,8 @@ class TensorFiles {
   void open_index(const std::string& path);
   void open_folder(const std::string& path);
   void open_shards(const std::string& folder, const std::vector<std::string>& names);
+  void check_same_origin(const SafetensorsReader& file, const std::string& path,
+                         const std::string& name) const;
   void check_whole(Tensor& tensor, const std::string& folder);
   const SafetensorsReader& add(const std::string& path);
 

@@ -5,10 +5,12 @@
 
 #include <array>
 #include <map>
-#include <string_view>
+#include <utility>
 
 #include "core/base/error.h"
-#include "core/data/safetensors.h"
+#include "core/base/text.h"
+#include "core/data/narrowing.h"
+#include "core/data/tensor_files.h"
 
 namespace zero1 {
 
@@ -20,11 +22,11 @@ void init_weights(DataParallel& data_parallel, std::uint64_t seed) {
 
 namespace {
 
-/// By entry of the file, in its order.
-std::vector<MappedTensor> fitting(const std::vector<ParamSpec>& specs, const SafetensorsReader& file,
+/// By tensor of the files, in their order.
+std::vector<MappedTensor> fitting(const std::vector<ParamSpec>& specs, const TensorFiles& files,
                                   const std::string& path, const NameRules& rules) {
   std::vector<NamedShape> stored;
-  for (const SafetensorsEntry& entry : file.entries()) stored.push_back({entry.name, entry.shape});
+  for (const auto& [name, tensor] : files.tensors()) stored.push_back({name, tensor.entry->shape});
   std::vector<NamedShape> wanted;
   for (const ParamSpec& spec : specs) wanted.push_back({spec.name, spec.shape});
   std::vector<MappedTensor> mapped = map_tensors(rules, stored, StateTensors::none, path);
@@ -38,22 +40,27 @@ std::vector<MappedTensor> fitting(const std::vector<ParamSpec>& specs, const Saf
 
 std::vector<MappedTensor> check_weights(const std::vector<ParamSpec>& specs, const std::string& path,
                                         const NameRules& rules) {
-  return fitting(specs, SafetensorsReader(path), path, rules);
+  return fitting(specs, TensorFiles(path), path, rules);
 }
 
 void load_weights(DataParallel& data_parallel, const std::string& path, const NameRules& rules) {
-  const SafetensorsReader file(path);
+  const TensorFiles files(path);
   const std::vector<ParamSpec>& specs = data_parallel.layout().specs;
-  const std::vector<MappedTensor> mapped = fitting(specs, file, path, rules);
-  std::map<std::string_view, std::size_t> entry_of;
-  for (std::size_t i = 0; i < mapped.size(); ++i) {
-    if (!mapped[i].excluded) entry_of[mapped[i].name] = i;
+  std::map<std::string, MappedTensor> by_name;
+  for (MappedTensor& tensor : fitting(specs, files, path, rules)) {
+    if (!tensor.excluded) by_name[tensor.name] = std::move(tensor);
   }
   for (std::size_t p = 0; p < specs.size(); ++p) {
-    const std::size_t index = entry_of.at(specs[p].name);
-    const SafetensorsEntry& entry = file.entries()[index];
-    std::vector<float> values = file.read_fp32(entry, {0, entry.numel()});
-    if (mapped[index].transposed) values = transpose(values, entry.shape[0], entry.shape[1]);
+    const MappedTensor& mapped = by_name.at(specs[p].name);
+    const TensorFiles::Tensor& tensor = *files.find(mapped.stored);
+    const std::vector<std::int64_t>& shape = tensor.entry->shape;
+    std::vector<float> values = tensor.read_fp32({0, tensor.entry->numel()});
+    if (mapped.transposed) values = transpose(values, shape[0], shape[1]);
+    if (const auto beyond = first_overflow(values.data(), specs[p].numel(), specs[p].dtype)) {
+      throw InputError(
+          fmt::format("{}: {}[{}] {}; train in bfloat16 (--bf16) or float32", path, printable(specs[p].name),
+                      *beyond, describe_overflow(values[static_cast<std::size_t>(*beyond)], specs[p].dtype)));
+    }
     data_parallel.set_param(static_cast<int>(p), values);
   }
 }

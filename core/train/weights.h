@@ -11,9 +11,10 @@ namespace zero1 {
 /// Sets every parameter to its seeded initial value.
 void init_weights(DataParallel& data_parallel, std::uint64_t seed);
 
-/// Reads every parameter from `path` (fp32, bf16 or fp16; rounded to the parameter's dtype), by the names and
-/// in the orientation that `rules` give the file's tensors. Throws InputError listing all names that are
-/// missing, all that are unexpected, and every shape that differs, with the flags that would help.
+/// Reads every parameter from `path`, whatever TensorFiles opens (rounded to the parameter's dtype), by the
+/// names and in the orientation that `rules` give the file's tensors. Throws InputError listing all names
+/// that are missing, all that are unexpected, and every shape that differs, with the flags that would help;
+/// and naming an element that is beyond the parameter's dtype.
 void load_weights(DataParallel& data_parallel, const std::string& path, const NameRules& rules = {});
 
 /// What load_weights would throw before it reads a value, without a model: for the start of a run. Returns

@@ -118,9 +118,7 @@ TEST_CASE("whatever parameters are called, h5py finds them in the view and in th
   CHECK(ckpt::verify(folder.path("c")).faults.empty());
   ckpt::gather_hdf5(checkpoint, folder.path("all.h5"), {});
   ckpt::gather_safetensors(checkpoint, folder.path("all.safetensors"), {});
-  LayoutOptions layout;
-  layout.dp_size = layout.expert_dp_size = 2;
-  ckpt::import_safetensors(folder.path("all.safetensors"), folder.path("back"), layout, DType::fp32, {});
+  test::import_as(folder.path("all.safetensors"), folder.path("back"), 2);
   CHECK(ckpt::diff(checkpoint, ckpt::Checkpoint(folder.path("back")), {{}, {}, true, ""}).equal());
 
   auto list = nlohmann::json::array();
@@ -176,4 +174,38 @@ TEST_CASE("h5dump reads it too") {
   CHECK(outcome.status == 0);
   CHECK(outcome.says("(0,0): 0, 1, 2, 3"));
   CHECK(outcome.says("(2,0): 8, 9, 10, 11"));
+}
+
+TEST_CASE("what a missing rank file held reads as NaN, not as a value") {
+  const std::string python = test::python_with("h5py, numpy");
+  if (python.empty()) {
+    test::skip("no Python with h5py: apt install python3-h5py");
+    return;
+  }
+  // Rank 1 holds w from element 64 on.
+  const test::TemporaryFolder folder;
+  LayoutCase layout_case;
+  layout_case.params = {{"w", {16, 8}, DType::fp32, false, false}};
+  layout_case.options.dp_size = layout_case.options.expert_dp_size = 2;
+  ckpt::write_checkpoint(folder.path("c"), test::one_step(), layout_case, test::PlacedValues());
+  CHECK(ckpt::verify(folder.path("c")).faults.empty());
+  const std::string script = folder.write("missing.py", R"(
+import sys, h5py, numpy as np
+with h5py.File(sys.argv[1], 'r') as f:
+    for state in ('param', 'exp_avg', 'exp_avg_sq'):
+        d = f['model/w'][state]
+        assert np.isnan(d.fillvalue), d.fillvalue
+        w = d[()].reshape(-1)
+        lost = int(sys.argv[2])
+        assert np.isnan(w).sum() == lost, (state, np.isnan(w).sum())
+        assert not np.isnan(w[:len(w) - lost]).any() and (w[:len(w) - lost] != 0).all()
+)");
+  const auto check = [&](int lost) {
+    const test::Outcome outcome =
+        test::run_command(fmt::format("{} {} {} {}", python, script, folder.path("c/checkpoint.h5"), lost));
+    CHECK_MESSAGE(outcome.status == 0, outcome.output);
+  };
+  check(0);
+  std::filesystem::remove(folder.path("c/rank_00001.h5"));
+  check(64);
 }
