@@ -196,12 +196,14 @@ int main(int argc, char** argv) {
   flags.add("--generate", generate, "Only write a checkpoint of this size into this folder");
   flags.parse(argc, argv);
   const Table table;
+  ckpt::RunState state;
+  state.step = state.optimizer_steps = 1;
   const LayoutCase from = layout_of(parse_bytes(size), dp);
   ckpt::WriteOptions options;
   options.workers = workers;
   options.mem_limit_bytes = parse_bytes(mem_limit);
   if (!generate.empty()) {
-    ckpt::write_checkpoint(generate, {}, from, table, options);
+    ckpt::write_checkpoint(generate, state, from, table, options);
     return 0;
   }
   const std::string saved = folder + "/saved";
@@ -211,12 +213,12 @@ int main(int argc, char** argv) {
   ckpt::GatherOptions gather;
   gather.mem_limit_bytes = options.mem_limit_bytes;
   const auto reshard = [&] {
-    ckpt::write_checkpoint(scratch + "/resharded", {}, target, ckpt::Checkpoint(saved), options);
+    ckpt::write_checkpoint(scratch + "/resharded", state, target, ckpt::Checkpoint(saved), options);
   };
 
   // Before anything else, so that the children inherit as little as can be.
   fs::create_directories(scratch);
-  memory_row("save, memory", 0, [&] { ckpt::write_checkpoint(saved, {}, from, table, options); });
+  memory_row("save, memory", 0, [&] { ckpt::write_checkpoint(saved, state, from, table, options); });
   constexpr std::int64_t over_limit = 64 << 20;  // of everything but the element buffers
   const std::int64_t most = options.mem_limit_bytes + over_limit;
   memory_row("reshard, memory", most, reshard);
@@ -231,7 +233,7 @@ int main(int argc, char** argv) {
   Comparison compare(scratch, bytes, rounds);
   constexpr double goal = 0.8;
   compare.row(
-      "save", goal, [&] { ckpt::write_checkpoint(scratch + "/saved", {}, from, table, options); },
+      "save", goal, [&] { ckpt::write_checkpoint(scratch + "/saved", state, from, table, options); },
       plain(Move::write));
   compare.row(
       "load", 0, [&] { read_everything(ckpt::Checkpoint(saved)); }, plain(Move::read));

@@ -138,7 +138,10 @@ class PartsReader {
       fault(
           fmt::format("cannot be searched for links that lead elsewhere, and is refused: {}", links.unseen));
     }
-    attempt([&] { contents.state = parse_run_state(read_text(block_.state, "state"), path_); });
+    attempt([&] {
+      contents.state = parse_run_state(read_text(block_.state, "state"), path_);
+      result.has_state = true;
+    });
     attempt([&] {
       read_layout(contents);
       result.has_layout = true;

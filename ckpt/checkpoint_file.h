@@ -36,6 +36,7 @@ CheckpointContents read_checkpoint_file(const FolderInUse& folder);
 /// What a damaged checkpoint.h5 still tells. A part that could not be read is empty.
 struct SalvagedContents {
   CheckpointContents contents;
+  bool has_state = false;
   bool has_layout = false;
   bool has_files = false;                 ///< and with it the layout
   std::vector<bool> slice_is_consistent;  ///< by row of the table; empty where that could not be read

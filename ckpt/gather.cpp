@@ -12,9 +12,12 @@
 #include "ckpt/hdf5.h"
 #include "ckpt/mapped_source.h"
 #include "ckpt/rank_file.h"
+#include "ckpt/state_rules.h"
 #include "ckpt/write.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/data/narrowing.h"
 #include "core/data/safetensors.h"
 
 namespace zero1::ckpt {
@@ -44,6 +47,7 @@ class Gathered {
   const std::vector<ParamSpec>& specs() const { return layout_case_.params; }
   const ElementSource& source() const { return source_; }  ///< by index into specs
   std::string state_json() const { return to_json(state_); }
+  std::int64_t step() const { return state_.step; }
   std::string layout_json() const { return layout_case_json(layout_case_).dump(); }
   std::vector<std::string> notes() const { return describe(mapped_); }
 
@@ -122,7 +126,10 @@ std::map<std::pair<int, State>, std::int64_t> create_gathered(const Gathered& ga
   Handle file = create_file(path);
   write_attribute(file.get(), "format", "zero1-lab gathered checkpoint", path);
   write_attribute(file.get(), "version", format_version, path);
-  write_string(file.get(), "state", gathered.state_json(), path);
+  if (options.model_only)
+    write_attribute(file.get(), "step", gathered.step(), path);
+  else
+    write_string(file.get(), "state", gathered.state_json(), path);
   write_string(file.get(), "layout", gathered.layout_json(), path);
   {  // the group is closed before the file
     const Handle model = create_group(file.get(), "model", path);
@@ -147,6 +154,12 @@ struct Shard {
   std::int64_t bytes = 0;                      ///< of the tensors
 };
 
+/// Main parameters and moments belong together, in fp32: rounded parameters would go on from another place.
+DType stored_dtype(const ParamSpec& spec, State state, const GatherOptions& options) {
+  if (state != State::param || !options.model_only) return DType::fp32;
+  return options.dtype.value_or(spec.dtype);
+}
+
 /// Cuts between tensors, in model order, before a file would grow beyond the limit. As Hugging Face's
 /// libraries do; a tensor that is larger than the limit is alone in its file.
 std::vector<Shard> cut_into_shards(const Gathered& gathered, const GatherOptions& options) {
@@ -155,7 +168,7 @@ std::vector<Shard> cut_into_shards(const Gathered& gathered, const GatherOptions
   for (int p = 0; p < static_cast<int>(specs.size()); ++p) {
     const ParamSpec& spec = specs[static_cast<std::size_t>(p)];
     for (const State state : gathered_states(options)) {
-      const DType dtype = state == State::param ? options.dtype.value_or(spec.dtype) : DType::fp32;
+      const DType dtype = stored_dtype(spec, state, options);
       const std::int64_t bytes = spec.numel() * size_bytes(dtype);
       const bool full = options.max_shard_bytes && shards.back().bytes + bytes > *options.max_shard_bytes;
       if (full && !shards.back().entries.empty()) shards.emplace_back();
@@ -203,13 +216,23 @@ std::string index_json(const std::vector<Shard>& shards) {
   return nlohmann::json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n";
 }
 
+/// Before the writer does, which knows neither the file's name yet nor the flag that helps.
+void check_fits(const SafetensorsEntry& entry, Range range, const float* values, const std::string& path) {
+  const auto beyond = first_overflow(values, range.size(), entry.dtype);
+  if (!beyond) return;
+  throw InputError(fmt::format("{}: {}[{}] {}; choose a wider --dtype", path, printable(entry.name),
+                               range.start + *beyond, describe_overflow(values[*beyond], entry.dtype)));
+}
+
 void write_shard(const Shard& shard, const std::string& path, Reading& reading,
                  const std::map<std::string, std::string>& metadata) {
   SafetensorsWriter file(path, shard.entries, metadata);
   for (std::size_t entry = 0; entry < shard.entries.size(); ++entry) {
-    reading.read(
-        shard.sources[entry].first, shard.sources[entry].second,
-        [&](Range range, const float* values) { file.write_fp32(entry, range.start, values, range.size()); });
+    reading.read(shard.sources[entry].first, shard.sources[entry].second,
+                 [&](Range range, const float* values) {
+                   check_fits(shard.entries[entry], range, values, shard.path);
+                   file.write_fp32(entry, range.start, values, range.size());
+                 });
   }
   file.close();
 }
@@ -264,6 +287,12 @@ GatheredFiles gather_safetensors(const Checkpoint& checkpoint, const std::string
   if (!path.ends_with(safetensors_ending)) {
     throw InputError(fmt::format("{}: must end in {}", path, safetensors_ending));
   }
+  if (!options.model_only && options.dtype.value_or(DType::fp32) != DType::fp32) {
+    throw InputError(
+        fmt::format("--dtype {}: with the optimizer's states parameters are written in float32, the main "
+                    "parameters that AdamW goes on from; parameters in {} need --model-only",
+                    name(*options.dtype), name(*options.dtype)));
+  }
   const Gathered gathered(checkpoint, options.names);
   std::vector<Shard> shards = cut_into_shards(gathered, options);
   refuse_ambiguous(shards);
@@ -279,8 +308,12 @@ GatheredFiles gather_safetensors(const Checkpoint& checkpoint, const std::string
   PendingFolder pending(path);
   check_space(pending.path(), total_bytes);
   Reading reading(gathered, options, gathered_bytes(gathered, options));
-  const std::map<std::string, std::string> metadata = {
-      {"format", "pt"}, {"zero1_layout", gathered.layout_json()}, {"zero1_state", gathered.state_json()}};
+  std::map<std::string, std::string> metadata = {{"format", "pt"}, {layout_key, gathered.layout_json()}};
+  // A step count without moments would be believed by whoever reads it: weights alone are a new run's start.
+  if (options.model_only)
+    metadata[step_key] = std::to_string(gathered.step());
+  else
+    metadata[state_key] = gathered.state_json();
   for (const Shard& shard : shards) {
     write_shard(shard, pending.path() + "/" + file_name_of(shard.path), reading, metadata);
   }

@@ -13,7 +13,7 @@ namespace zero1::ckpt {
 
 struct GatherOptions {
   bool model_only = false;     ///< parameters, without the optimizer's states
-  std::optional<DType> dtype;  ///< of parameters in safetensors; without: each parameter's own
+  std::optional<DType> dtype;  ///< of model_only's parameters in safetensors; without: each one's own
   std::int64_t mem_limit_bytes = 256LL << 20;
   std::optional<std::int64_t> max_shard_bytes;  ///< of tensors in one safetensors file; without: no limit
   std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)> on_progress;
@@ -21,8 +21,8 @@ struct GatherOptions {
 };
 
 /// One HDF5 file with /model/NAME/{param,exp_avg,exp_avg_sq} as ordinary float32 datasets in full shape,
-/// /state, and /layout. Appears whole or not at all. Throws InputError when `path` is there already. Returns
-/// what `names` did, a line each.
+/// /state, and /layout; without moments the attribute `step` in place of /state. Appears whole or not at all.
+/// Throws InputError when `path` is there already. Returns what `names` did, a line each.
 std::vector<std::string> gather_hdf5(const Checkpoint& checkpoint, const std::string& path,
                                      const GatherOptions& options);
 
@@ -32,13 +32,15 @@ struct GatheredFiles {
 };
 
 /// NAME, and NAME.exp_avg, NAME.exp_avg_sq in fp32 unless model_only, as `path`, which ends in .safetensors.
-/// Parameters are fp32 main parameters when `dtype` says float32, else rounded. The metadata hold /state as
-/// `zero1_state` and the checkpoint's layout as `zero1_layout`, so that import gives the same checkpoint.
+/// Parameters are the fp32 main parameters, and with model_only rounded as `dtype` says. The metadata hold
+/// /state as `zero1_state` (with model_only, nothing but the step as `zero1_step`) and the checkpoint's
+/// layout as `zero1_layout`, so that import gives the same checkpoint.
 ///
 /// What exceeds max_shard_bytes becomes several files, cut between tensors as Hugging Face's libraries do:
 /// for X.safetensors the files X-00001-of-00003.safetensors … and X.safetensors.index.json, which says where
 /// each tensor lies and comes last. Files appear whole; on failure none stays. Throws InputError when one of
-/// them is there already.
+/// them is there already, when `dtype` would round parameters beside moments, and naming the element that is
+/// beyond the dtype.
 GatheredFiles gather_safetensors(const Checkpoint& checkpoint, const std::string& path,
                                  const GatherOptions& options);
 

@@ -131,8 +131,8 @@ std::int64_t schedule_position(const RunState& state, std::int64_t global_batch_
 Agreement agree(const TrainConfig& config, const RunState& state, const std::vector<ParamSpec>& specs,
                 const std::vector<std::optional<ParamMultipliers>>& stored, Hyperparameters choice,
                 const std::vector<std::string>& allowed_changes) {
+  if (!state.is_of_run()) return agree_on_weights(config, state, allowed_changes);
   Agreement result{config, {}};
-  if (state.config_json == "{}") return result;
   Comparison comparison(choice);
   OptimizerConfig& optimizer = result.config.optimizer;
   compare_schedule(comparison, result.config.lr, state);

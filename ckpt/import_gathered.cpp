@@ -29,10 +29,15 @@ class GatheredSource : public ImportSource {
   std::optional<std::string> state_json() const override { return file_.state_json(); }
   std::optional<std::string> layout_json() const override { return file_.layout_json(); }
 
-  void read(int param, State state, Range range, float* out) const override {
+  bool has(int param, State state) const override {
     const int index = file_index_[static_cast<std::size_t>(param)];
-    if (file_.params()[static_cast<std::size_t>(index)].has(state)) {
-      file_.read(index, state, range, out);
+    return file_.params()[static_cast<std::size_t>(index)].has(state);
+  }
+  DType dtype(int) const override { return DType::fp32; }
+
+  void read(int param, State state, Range range, float* out) const override {
+    if (has(param, state)) {
+      file_.read(file_index_[static_cast<std::size_t>(param)], state, range, out);
     } else {
       std::fill(out, out + range.size(), 0.0F);
     }

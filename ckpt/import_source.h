@@ -18,6 +18,9 @@ class ImportSource : public ElementSource {
   virtual const std::vector<MappedTensor>& params() const = 0;
   /// What the names' rules made of all tensors, those left out among them.
   virtual const std::vector<MappedTensor>& tensors() const = 0;
+  /// Whether the files have this state of a parameter; what they lack reads as zeros.
+  virtual bool has(int param, State state) const = 0;
+  virtual DType dtype(int param) const = 0;  ///< in which its values are stored
   /// The run's state and the layout (a `case`, by stored names) that export has recorded, as JSON.
   virtual std::optional<std::string> state_json() const = 0;
   virtual std::optional<std::string> layout_json() const = 0;

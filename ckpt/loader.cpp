@@ -8,9 +8,11 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/config_rules.h"
 #include "ckpt/mapped_source.h"
+#include "ckpt/state_rules.h"
 #include "ckpt/train_hooks.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
+#include "core/base/units.h"
 #include "core/train/weights.h"
 
 namespace zero1::ckpt {
@@ -35,8 +37,10 @@ class Loader::Impl {
         folder(checkpoint_->folder()),
         state(checkpoint_->state()),
         dp_size(checkpoint_->layout().options.dp_size),
+        specs_(make_model(config)->param_specs()),
+        check_(state, "--load " + folder, "--load-weights-only starts a new run from the parameters"),
         ranks_to_restore_(config.dp) {
-    const std::vector<ParamSpec> wanted = make_model(config)->param_specs();
+    const std::vector<ParamSpec>& wanted = specs_;
     stored_ =
         map_tensors(options.names, named_shapes(checkpoint_->layout().specs), StateTensors::none, folder);
     notes = describe(stored_);
@@ -44,6 +48,7 @@ class Loader::Impl {
     if (not_loaded.size() == wanted.size()) {
       throw InputError(fmt::format("--load {}: has no parameter of the model", folder));
     }
+    if (!weights_only) refuse_new_params();
     if (!weights_only && state.step >= config.train_iters) {
       throw InputError(fmt::format(
           "--load {}: is at step {}; --train-iters counts from the beginning and must be larger, got {}",
@@ -61,13 +66,15 @@ class Loader::Impl {
   }
 
   /// Reads what overlaps one shard into it.
-  void fill(const BucketShard& shard, RankContext& context) const {
+  void fill(const BucketShard& shard, RankContext& context) {
     std::vector<float> values;
     for (const ParamShard& row : shard.params) {
       if (!stored_of_[static_cast<std::size_t>(row.param)]) continue;
       const auto load = [&](State what, const TensorView& view) {
         values.resize(static_cast<std::size_t>(row.param_range.size()));
         elements_->read(row.param, what, row.param_range, values.data());
+        check_.check(specs_[static_cast<std::size_t>(row.param)], what, row.param_range, values.data(),
+                     [&](float* out) { elements_->read(row.param, State::exp_avg, row.param_range, out); });
         context.device.copy_from_host(context.compute, view.slice(row.gbuf_local), values.data());
         context.compute.synchronize();  // `values` is reused
       };
@@ -76,6 +83,11 @@ class Loader::Impl {
       load(State::exp_avg, shard.exp_avg);
       load(State::exp_avg_sq, shard.exp_avg_sq);
     }
+  }
+
+  /// All ranks have filled their shards.
+  void check_filled() const {
+    if (!weights_only) check_.finish();
   }
 
   /// A rank has read all it needs.
@@ -99,6 +111,18 @@ class Loader::Impl {
       result.push_back(found == by_name.end() ? std::nullopt : std::optional(found->second));
     }
     return result;
+  }
+
+  /// AdamW's step count is one for all parameters. That of a parameter that joins later would be too high:
+  /// its moments begin at 0, and without bias correction its first updates were several times too large.
+  void refuse_new_params() const {
+    if (not_loaded.empty() || state.optimizer_steps == 0) return;
+    throw InputError(fmt::format(
+        "--load {}: {} not in the checkpoint ({}{}) and would have no moments, but AdamW has made {} and its "
+        "count is one for all parameters: their first updates would be several times too large. Start a new "
+        "run from the parameters with --load-weights-only",
+        folder, counted(not_loaded.size(), "parameter is", "parameters are"), printable(not_loaded.front()),
+        not_loaded.size() > 1 ? ", …" : "", counted(state.optimizer_steps, "step")));
   }
 
   /// Finds each of the run's parameters in the checkpoint; what only one side has is refused when strict.
@@ -139,10 +163,16 @@ class Loader::Impl {
     const TensorFit fit = strict ? compare_tensors(wanted, stored_) : loose;
     if (fit.faults.empty()) return;
     const bool loose_helps = strict && loose.faults.empty() && !common.empty();
+    const bool joins = !weights_only && !not_loaded.empty() && state.optimizer_steps > 0;
+    const char* loosely =
+        joins ? "\nStart a new run from what both sides have with --no-strict --load-weights-only"
+              : "\nLoad what both sides have with --no-strict";
     throw InputError(fmt::format("--load {}: does not fit the model:{}{}{}", folder, fit.faults, fit.advice,
-                                 loose_helps ? "\nLoad what both sides have with --no-strict" : ""));
+                                 loose_helps ? loosely : ""));
   }
 
+  std::vector<ParamSpec> specs_;  ///< of the run
+  StateCheck check_;
   std::vector<MappedTensor> stored_;           ///< the checkpoint's parameters
   std::vector<std::optional<int>> stored_of_;  ///< which of them each parameter of the run is
   std::optional<MappedSource> elements_;       ///< by parameter of the run
@@ -164,15 +194,15 @@ void Loader::restore(int, RankTrainer& trainer) const {
   }
   if (!impl_->weights_only) {
     const RunState& state = impl_->state;
-    trainer.restore({state.step,
-                     state.consumed_sequences,
-                     state.optimizer_steps,
-                     {state.loss_scale, state.growth_tracker, state.hysteresis_tracker},
+    LossScaler::State scaler{state.loss_scale, state.growth_tracker, state.hysteresis_tracker};
+    if (!state.is_of_run()) scaler = trainer.progress().loss_scaler;
+    trainer.restore({state.step, state.consumed_sequences, state.optimizer_steps, scaler,
                      impl_->scheduled_sequences});
   }
   trainer.optimizer().publish_main_params();
   trainer.finish();
   check_ranks_hold_same_params(trainer.data_parallel());
+  impl_->check_filled();
   impl_->rank_restored();
 }
 
@@ -186,6 +216,8 @@ std::vector<std::string> Loader::notes() const {
     notes.push_back(fmt::format("not in the checkpoint: {}; it keeps its initial value", printable(name)));
   for (const std::string& name : impl_->left_behind)
     notes.push_back(fmt::format("not in the model: {}; the run goes on without it", printable(name)));
+  if (!impl_->weights_only && impl_->state.step > 0 && impl_->state.optimizer_steps == 0)
+    notes.emplace_back("AdamW starts afresh: the checkpoint has no moments, and AdamW's step count is 0");
   notes.insert(notes.end(), impl_->agreement.notes.begin(), impl_->agreement.notes.end());
   return notes;
 }

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <filesystem>
 #include <optional>
 #include <set>
 
 #include "ckpt/checkpoint.h"
 #include "ckpt/digests.h"
+#include "ckpt/state_rules.h"
 #include "core/base/error.h"
 #include "core/base/units.h"
 #include "core/layout/range_map.h"
@@ -37,6 +37,7 @@ class Verifier {
       }
       first += count;
     }
+    check_step_count();
   }
 
  private:
@@ -118,32 +119,77 @@ class Verifier {
         continue;
       }
       try {
-        check_slice(file, slice);
+        const bool has_first_moments = row > 0 && salvaged_.slice_is_consistent[row - 1];
+        check_slice(file, slice, has_first_moments ? &contents_.slices[row - 1] : nullptr);
       } catch (const Error& error) {
         add(error.what());
       }
     }
   }
 
-  void check_slice(const InputFile& file, const SliceRecord& slice) {
-    std::optional<std::int64_t> first_non_finite;
-    std::int64_t non_finite = 0;
+  /// A kind of impossible values of one slice: how many there are, and the first.
+  struct Finding {
+    const char* what;
+    std::int64_t count = 0;
+    std::int64_t first = -1;  ///< local index
+
+    void add(std::int64_t local) {
+      if (count++ == 0) first = local;
+    }
+  };
+
+  /// `exp_avg`: the first moments of a slice of second moments, where they can be read.
+  void check_slice(const InputFile& file, const SliceRecord& slice, const SliceRecord* exp_avg) {
+    const auto state = static_cast<State>(slice.state);
+    Finding non_finite{"not finite"};
+    Finding negative{"negative, which an average of squares cannot be"};
+    Finding lost{"0 where exp_avg is not, which AdamW never leaves"};
     const std::uint64_t found = slice_digest(
         slice, [&](std::int64_t at, void* to, std::int64_t bytes) { file.read_at(at, to, bytes); },
         [&](const float* values, std::int64_t first, std::int64_t count) {
-          for (std::int64_t i = 0; i < count; ++i) {
-            if ((std::bit_cast<std::uint32_t>(values[i]) & 0x7F800000u) != 0x7F800000u) continue;
-            if (!first_non_finite) first_non_finite = first + i;
-            ++non_finite;
+          const ValueKinds kinds = kinds_of(values, count);
+          for (std::int64_t i = 0; i < count && (kinds.non_finite || kinds.negative); ++i) {
+            if (!is_finite(values[i])) non_finite.add(first + i);
+            if (state == State::exp_avg_sq && values[i] < 0) negative.add(first + i);
           }
+          any_moment_ = any_moment_ || (state != State::param && kinds.non_zero);
+          any_second_moment_ = any_second_moment_ || (state == State::exp_avg_sq && kinds.non_zero);
+          if (state == State::exp_avg_sq && kinds.zero && exp_avg != nullptr)
+            find_lost(file, *exp_avg, values, {first, first + count}, lost);
         });
     ++report_.slices;
+    if (state == State::exp_avg_sq && slice.elems > 0) has_second_moments_ = true;
     if (found != slice.digest) {
       add(fmt::format("{}: {}: its bytes do not match the recorded digest", file.path(), slice_path(slice)));
     }
-    if (first_non_finite) {
-      add(fmt::format("{}: {}: {} values are not finite, the first is {}", file.path(), slice_path(slice),
-                      non_finite, describe_element(slice, *first_non_finite)));
+    for (const Finding& each : {non_finite, negative, lost}) {
+      if (each.count == 0) continue;
+      add(fmt::format("{}: {}: {} values are {}, the first is {}", file.path(), slice_path(slice), each.count,
+                      each.what, describe_element(slice, each.first)));
+    }
+  }
+
+  void find_lost(const InputFile& file, const SliceRecord& exp_avg, const float* exp_avg_sq, Range local,
+                 Finding& lost) {
+    if (!second_moment_decays_slower(contents_.state)) return;
+    constexpr std::int64_t elem_bytes = sizeof(float);
+    std::vector<float> first(static_cast<std::size_t>(local.size()));
+    file.read_at(exp_avg.offset_bytes + local.start * elem_bytes, first.data(), local.size() * elem_bytes);
+    for (std::int64_t i = 0; i < local.size(); ++i) {
+      if (exp_avg_sq[i] == 0 && needs_second_moment(first[static_cast<std::size_t>(i)]))
+        lost.add(local.start + i);
+    }
+  }
+
+  /// AdamW's step count and its moments belong together.
+  void check_step_count() {
+    if (!salvaged_.has_state) return;
+    const std::int64_t steps = contents_.state.optimizer_steps;
+    const std::string path = fmt::format("{}/{}: /state", folder_.path(), checkpoint_file_name);
+    if (steps == 0 && any_moment_)
+      add(path + ": AdamW has made no step, but there are moments that are not 0");
+    if (steps > 0 && has_second_moments_ && !any_second_moment_) {
+      add(fmt::format("{}: AdamW has made {}, but every second moment is 0", path, counted(steps, "step")));
     }
   }
 
@@ -163,6 +209,9 @@ class Verifier {
   const SalvagedContents& salvaged_;
   const CheckpointContents& contents_;
   VerifyReport& report_;
+  bool has_second_moments_ = false;
+  bool any_moment_ = false;  ///< that is not 0
+  bool any_second_moment_ = false;
 };
 
 }  // namespace

@@ -17,8 +17,9 @@ struct VerifyReport {
 
 /// Reads every byte of a checkpoint, chosen as resolve_source does: the digests of checkpoint.h5, of every
 /// slice and of all bytes between them (padding included); that every logical element is stored exactly once;
-/// that all values are finite; that no file is missing or too many. Goes on after a fault: of a damaged
-/// checkpoint.h5 it uses whatever parts still make sense. Throws InputError only where there is none.
+/// that all values are finite, and moments such as AdamW makes (state_rules.h), with a step count; that no
+/// file is missing or too many. Goes on after a fault: of a damaged checkpoint.h5 it uses whatever parts
+/// still make sense. Throws InputError only where there is none.
 VerifyReport verify(const std::string& source, std::optional<std::int64_t> step = {});
 
 }  // namespace zero1::ckpt

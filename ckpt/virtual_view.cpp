@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "ckpt/format.h"
 #include "ckpt/pieces.h"
 #include "core/data/input_file.h"
@@ -67,6 +69,9 @@ void write_mapped(hid_t group, const Layout& layout, int param, const std::strin
         ZERO1_HDF5(path, H5Screate_simple, static_cast<int>(dims.size()), dims.data(), nullptr), H5Sclose);
     const Handle creation(ZERO1_HDF5(path, H5Pcreate, H5P_DATASET_CREATE), H5Pclose);
     ZERO1_HDF5(path, H5Pset_obj_track_times, creation.get(), false);
+    // What readers see where a rank's file is missing: no number, so that nobody takes it for a value.
+    const float missing = std::numeric_limits<float>::quiet_NaN();
+    ZERO1_HDF5(path, H5Pset_fill_value, creation.get(), H5T_IEEE_F32LE, &missing);
     for (const Mapping& mapping : mappings) {
       map_box(creation.get(), space.get(), mapping, layout, state, path);
     }

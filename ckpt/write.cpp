@@ -155,6 +155,7 @@ void write_checkpoint(const std::string& folder, const RunState& state, const La
   PendingFolder pending(folder);
   if (options.check_space) check_space(pending.path(), slice_bytes(contents.layout));
   Writing(pending.path(), contents, source, options).run();
+  if (options.before_publishing) options.before_publishing();
   write_checkpoint_file(pending.path(), contents);
   pending.publish();
 }

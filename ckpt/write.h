@@ -14,6 +14,8 @@ struct WriteOptions {
   bool check_space = true;                     ///< refuse beforehand when the disk has no room
   /// After every buffer written, on the workers' threads, one at a time.
   std::function<void(std::int64_t done_bytes, std::int64_t total_bytes)> on_progress;
+  /// When all elements are written, before the checkpoint appears: what it throws leaves nothing behind.
+  std::function<void()> before_publishing = {};
 };
 
 /// Throws InputError when there is something at `path`, even a link to nowhere. `what` it is to be: "file".

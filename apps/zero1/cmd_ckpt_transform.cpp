@@ -37,6 +37,7 @@ struct Flags {
   bool dry_run = false;
   bool model_only = false;
   bool skip_other_dtypes = false;
+  ckpt::OptimizerFlags optimizer;
   std::string max_shard_size;
   std::string dtype;
   std::string layout;
@@ -175,6 +176,7 @@ LayoutCase given_layout(const Flags& flags) {
 ckpt::ImportOptions import_options(const Flags& flags) {
   ckpt::ImportOptions options;
   options.names = flags.names;
+  options.optimizer = flags.optimizer;
   options.skip_other_dtypes = flags.skip_other_dtypes;
   options.layout.ignore_recorded = flags.layout == "none";
   options.layout.dp_size = flags.dp;
@@ -216,6 +218,7 @@ void run_import(const Flags& flags) {
   }
   for (const std::string& tensor : plan.skipped()) say("left out: {}\n", tensor);
   for (const std::string& note : describe(plan.tensors())) say("{}\n", note);
+  for (const std::string& note : plan.notes()) say("{}\n", note);
   if (!flags.dry_run) plan.write(flags.target, write_options(flags));
   say("{}: {}{}, dp {}\n", flags.target, flags.dry_run ? "would have " : "",
       counted(layout.specs.size(), "parameter"), layout.options.dp_size);
@@ -276,7 +279,13 @@ const std::string import_examples = R"(Examples:
   zero1 ckpt import gpt2.safetensors runs --dp 8 --dry-run --rename 'transformer\.(.*)=\1' \
       --exclude '.*\.attn\.(bias|masked_bias)|lm_head\.weight' --transpose '.*\.(c_attn|c_fc|c_proj)\.weight'
   zero1 ckpt import foreign.safetensors runs --layout case.json
+  zero1 ckpt import shards/ runs --dp 8            PyTorch's sharded safetensors, put together
+  zero1 ckpt import trained.safetensors runs --dp 8 --step 1200     moments that do not say their step
   zero1 train ... --load runs --load-weights-only  a new run from these parameters
+
+AdamW's step count and its moments (NAME.exp_avg, NAME.exp_avg_sq of each NAME) belong together: the one without
+the other is refused. Export records the step in the metadata `zero1_state`; --step gives it for other files, and
+--reset-optimizer starts AdamW afresh. A file without either is a file of weights: AdamW starts at step 0.
 
 )" + std::string(pattern_help) + R"(
 
@@ -292,7 +301,9 @@ void add_gather(CLI::App& ckpt, const char* name, const char* description,
   add_common(*gather, *flags, a_checkpoint, "FILE.h5 or FILE.safetensors");
   gather->add_option("--ckpt-step", flags->step, "Which step of a folder (default: the latest)");
   gather->add_flag("--model-only", flags->model_only, "Without the optimizer's states");
-  gather->add_option("--dtype", flags->dtype, "Of the parameters in safetensors (default: each one's own)");
+  gather->add_option(
+      "--dtype", flags->dtype,
+      "Of the parameters in safetensors, with --model-only (default: each one's own; float32 beside states)");
   gather->add_option("--max-shard-size", flags->max_shard_size,
                      "Several safetensors files of at most so many bytes, such as 5GB, and the index that "
                      "Hugging Face's libraries read");
@@ -319,9 +330,10 @@ void add_ckpt_transforms(CLI::App& ckpt) {
   CLI::App* importer = ckpt.add_subcommand(
       "import",
       "A checkpoint from safetensors or gathered HDF5, with optimizer states where the file has them");
-  add_common(*importer, *flags,
-             "FILE.safetensors, the .safetensors.index.json of several, or a gathered FILE.h5",
-             "The new checkpoint's folder");
+  add_common(
+      *importer, *flags,
+      "FILE.safetensors, the .safetensors.index.json of several, a folder of them, or a gathered FILE.h5",
+      "The new checkpoint's folder");
   importer->add_option("--dtype", flags->dtype,
                        "Of all parameters in training (default: as the layout says, else float32)");
   importer
@@ -331,6 +343,14 @@ void add_ckpt_transforms(CLI::App& ckpt) {
       ->type_name("CASE.json");
   importer->add_option("--case", flags->layout_case, "Of a list in CASE.json, the case of this name");
   add_layout_flags(*importer, flags);
+  importer
+      ->add_option("--step", flags->optimizer.step,
+                   "Steps of AdamW that the moments in SRC come from, where SRC does not record it")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 53))
+      ->type_name("N");
+  importer->add_flag(
+      "--reset-optimizer", flags->optimizer.reset,
+      "Without moments, AdamW's step count 0; iteration, schedule and data position as recorded");
   importer->add_flag("--skip-other-dtypes", flags->skip_other_dtypes,
                      "Leave out tensors that are no floating-point numbers, such as masks and counters");
   importer->add_flag("--dry-run", flags->dry_run, "Print what becomes of each tensor, write nothing");

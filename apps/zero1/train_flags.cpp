@@ -46,7 +46,7 @@ void add_model_flags(CLI::App& cmd, TrainOptions& o) {
   auto* fp16 = cmd.add_flag("--fp16", o.fp16, "The same in float16, with loss scaling");
   bf16->group(group);
   fp16->group(group);
-  cmd.add_option("--init", c.init, "Start from these weights (.safetensors)")
+  cmd.add_option("--init", c.init, "Start from these weights: .safetensors, its index or folder")
       ->group(group)
       ->type_name("FILE");
   cmd.add_option("--seed", c.seed, "For initial weights, generated data and shuffling")

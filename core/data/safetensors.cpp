@@ -12,6 +12,7 @@
 #include "core/base/output_file.h"
 #include "core/base/units.h"
 #include "core/data/input_file.h"
+#include "core/data/narrowing.h"
 #include "core/data/safetensors_header.h"
 
 namespace zero1 {
@@ -104,6 +105,14 @@ std::vector<float> SafetensorsReader::read_fp32(const SafetensorsEntry& entry, R
         const std::int64_t count = std::min(chunk_elems, elems.size() - done);
         constexpr auto elem_bytes = static_cast<std::int64_t>(sizeof(T));
         impl_->file.read_at(offset + done * elem_bytes, stored.data(), count * elem_bytes);
+        if constexpr (std::is_same_v<T, double>) {
+          const auto beyond = std::find_if(stored.begin(), stored.begin() + count, overflows_fp32);
+          if (beyond != stored.begin() + count) {
+            throw InputError(fmt::format("{}: tensor {}[{}] {}", impl_->file.path(), in_quotes(entry.name),
+                                         elems.start + done + (beyond - stored.begin()),
+                                         describe_overflow(*beyond, DType::fp32)));
+          }
+        }
         std::transform(stored.begin(), stored.begin() + count, values.begin() + done,
                        [](T value) { return static_cast<float>(value); });
       }
@@ -199,6 +208,11 @@ void SafetensorsWriter::write_fp32(std::size_t entry, std::int64_t elem_offset, 
   else
     ranges.push_back({elem_offset, elem_offset + numel});
 
+  if (const auto beyond = first_overflow(values, numel, target.dtype)) {
+    throw InputError(fmt::format("{}: tensor {}[{}] {}; float32 holds it", impl_->file.path(),
+                                 in_quotes(target.name), elem_offset + *beyond,
+                                 describe_overflow(values[*beyond], target.dtype)));
+  }
   const std::int64_t offset = impl_->data_start + target.bytes.start + elem_offset * size_bytes(target.dtype);
   visit_dtype(target.dtype, [&](auto t) {
     using T = decltype(t);

@@ -40,7 +40,7 @@ class SafetensorsReader {
   const std::map<std::string, std::string>& metadata() const;
 
   /// Elements [range) of one of this file's tensors as fp32 (F64 is rounded). Reads just these, from any
-  /// number of threads at once. Throws InputError for a foreign dtype.
+  /// number of threads at once. Throws InputError for a foreign dtype, and for F64 beyond fp32's range.
   std::vector<float> read_fp32(const SafetensorsEntry& entry, Range elems) const;
 
  private:
@@ -63,7 +63,8 @@ class SafetensorsWriter {
   ~SafetensorsWriter();  ///< without close: removes what was written
 
   /// `numel` elements of tensor number `entry` from `elem_offset` on, rounded to its dtype to nearest
-  /// even; any order of tensors and ranges. Throws Error when the disk does not take them.
+  /// even; any order of tensors and ranges. Throws Error when the disk does not take them, InputError naming
+  /// the element where rounding would make an infinity of a finite value.
   void write_fp32(std::size_t entry, std::int64_t elem_offset, const float* values, std::int64_t numel);
   /// Flushes to disk and publishes. Throws Error when an element was never written, or written twice.
   void close();

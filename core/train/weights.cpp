@@ -7,10 +7,13 @@
 #include <array>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "core/base/at.h"
 #include "core/base/error.h"
-#include "core/data/safetensors.h"
+#include "core/base/text.h"
+#include "core/data/narrowing.h"
+#include "core/data/tensor_files.h"
 
 namespace zero1 {
 
@@ -62,11 +65,11 @@ bool lacks_padding_only(const std::vector<std::int64_t>& stored, const std::vect
          std::equal(stored.begin() + 1, stored.end(), wanted.begin() + 1);
 }
 
-/// By entry of the file, in its order.
-std::vector<MappedTensor> fitting(const std::vector<ParamSpec>& specs, const SafetensorsReader& file,
+/// By tensor of the files, in their order.
+std::vector<MappedTensor> fitting(const std::vector<ParamSpec>& specs, const TensorFiles& files,
                                   const TrainConfig& config) {
   std::vector<NamedShape> stored;
-  for (const SafetensorsEntry& entry : file.entries()) stored.push_back({entry.name, entry.shape});
+  for (const auto& [name, tensor] : files.tensors()) stored.push_back({name, tensor.entry->shape});
   std::vector<MappedTensor> mapped = map_tensors(config.init_names, stored, StateTensors::none, config.init);
   std::map<std::string_view, const MappedTensor*> found;
   for (const MappedTensor& tensor : mapped) {
@@ -88,24 +91,30 @@ std::vector<MappedTensor> fitting(const std::vector<ParamSpec>& specs, const Saf
 }  // namespace
 
 std::vector<MappedTensor> check_weights(const std::vector<ParamSpec>& specs, const TrainConfig& config) {
-  return fitting(specs, SafetensorsReader(config.init), config);
+  return fitting(specs, TensorFiles(config.init), config);
 }
 
 void load_weights(DataParallel& data_parallel, const TrainConfig& config) {
-  const SafetensorsReader file(config.init);
+  const TensorFiles files(config.init);
   const std::vector<ParamSpec>& specs = data_parallel.layout().specs;
-  const std::vector<MappedTensor> mapped = fitting(specs, file, config);
-  std::map<std::string_view, std::size_t> entry_of;
-  for (std::size_t i = 0; i < mapped.size(); ++i) {
-    if (!mapped[i].excluded) entry_of[mapped[i].name] = i;
+  std::map<std::string, MappedTensor> by_name;
+  for (MappedTensor& tensor : fitting(specs, files, config)) {
+    if (!tensor.excluded) by_name[tensor.name] = std::move(tensor);
   }
   for (std::size_t p = 0; p < specs.size(); ++p) {
-    const std::size_t index = entry_of.at(specs[p].name);
-    const SafetensorsEntry& entry = file.entries()[index];
-    std::vector<float> values = file.read_fp32(entry, {0, entry.numel()});
-    if (mapped[index].transposed) values = transpose(values, entry.shape[0], entry.shape[1]);
-    if (entry.numel() < specs[p].numel()) {
-      const std::vector<float> last_row(values.end() - entry.numel() / mapped[index].shape[0], values.end());
+    const MappedTensor& mapped = by_name.at(specs[p].name);
+    const TensorFiles::Tensor& tensor = *files.find(mapped.stored);
+    const std::vector<std::int64_t>& shape = tensor.entry->shape;
+    const std::int64_t elems = tensor.entry->numel();
+    std::vector<float> values = tensor.read_fp32({0, elems});
+    if (mapped.transposed) values = transpose(values, shape[0], shape[1]);
+    if (const auto beyond = first_overflow(values.data(), elems, specs[p].dtype)) {
+      throw InputError(fmt::format("{}: {}[{}] {}; train in bfloat16 (--bf16) or float32", config.init,
+                                   printable(specs[p].name), *beyond,
+                                   describe_overflow(at(values, *beyond), specs[p].dtype)));
+    }
+    if (elems < specs[p].numel()) {
+      const std::vector<float> last_row(values.end() - elems / mapped.shape[0], values.end());
       while (static_cast<std::int64_t>(values.size()) < specs[p].numel())
         values.insert(values.end(), last_row.begin(), last_row.end());
     }

@@ -26,6 +26,13 @@ inline LayoutCase uneven_case(int dp_size, std::optional<std::int64_t> bucket_si
   return result;
 }
 
+/// The state of a run in which AdamW has made a step: PlacedValues has moments.
+inline ckpt::RunState one_step() {
+  ckpt::RunState state;
+  state.step = state.optimizer_steps = 1;
+  return state;
+}
+
 /// An element's value is a function of where it is: any mistake of place shows.
 class PlacedValues : public ckpt::ElementSource {
  public:
@@ -33,7 +40,8 @@ class PlacedValues : public ckpt::ElementSource {
     const std::uint64_t key =
         mix64((static_cast<std::uint64_t>(param) << 40) ^ (static_cast<std::uint64_t>(state) << 36) ^
               static_cast<std::uint64_t>(index));
-    return static_cast<float>(static_cast<double>(key >> 11) * 0x1p-53 - 0.5);
+    const double positive = static_cast<double>((key >> 11) + 1) * 0x1p-53;  // as second moments are
+    return static_cast<float>(state == ckpt::State::exp_avg_sq ? positive : positive - 0.5);
   }
   void read(int param, ckpt::State state, Range range, float* out) const override {
     for (std::int64_t i = 0; i < range.size(); ++i) out[i] = value(param, state, range.start + i);

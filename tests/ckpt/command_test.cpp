@@ -238,7 +238,7 @@ TEST_CASE("what to load can be chosen: the step, names, what fits, weights alone
   CHECK(odd.status == 2);
   CHECK(odd.says("missing: wte.weight"));
   CHECK(odd.says("unexpected: odd.weight"));
-  const test::Outcome loose = test::run_zero1(deeper + "--no-strict" + rename);
+  const test::Outcome loose = test::run_zero1(deeper + "--no-strict --load-weights-only" + rename);
   CHECK_MESSAGE(loose.status == 0, loose.output);
   CHECK(loose.says("not in the checkpoint: h.0.ln_1.bias"));
   CHECK(!loose.says("not in the checkpoint: h.1.ln_1.bias"));
@@ -269,7 +269,7 @@ TEST_CASE("--no-strict tells what the checkpoint lacks and what it has beyond th
   CHECK_MESSAGE(added.says("not in the checkpoint: h.1.mlp.c_fc.bias"), added.output);
   CHECK(!added.says("not in the model"));
   const test::Outcome both = test::run_zero1(tiny + "--dp 2 --train-iters 3 --no-strict --load " + flat +
-                                             " --rename 'h\\.0\\.(.*)=block.\\1'");
+                                             " --load-weights-only --rename 'h\\.0\\.(.*)=block.\\1'");
   CHECK_MESSAGE(both.says("not in the model: block.ln_1.weight"), both.output);
   CHECK(both.says("not in the checkpoint: h.0.ln_1.weight"));
   CHECK(both.says("renamed: 12 tensors"));

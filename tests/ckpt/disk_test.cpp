@@ -37,16 +37,18 @@ TEST_CASE("a full disk loses nothing and says so") {
     layout_case.options.dp_size = 2;
     ckpt::WriteOptions unchecked;
     unchecked.check_space = false;
-    ckpt::write_checkpoint(mounted + "/first", {}, layout_case, test::PlacedValues(), unchecked);
+    ckpt::write_checkpoint(mounted + "/first", test::one_step(), layout_case, test::PlacedValues(),
+                           unchecked);
     for (int i = 0; i < 3; ++i) {
       const std::string message = test::message_of<Error>([&] {
         layout_case.params[0].shape = {97, 101 * (2 + i)};
-        ckpt::write_checkpoint(mounted + "/second", {}, layout_case, test::PlacedValues(), unchecked);
+        ckpt::write_checkpoint(mounted + "/second", test::one_step(), layout_case, test::PlacedValues(),
+                               unchecked);
       });
       CHECK_MESSAGE(message.find("No space left on device") != std::string::npos, message);
     }
     CHECK(test::message_of<InputError>([&] {
-            ckpt::write_checkpoint(mounted + "/second", {}, layout_case, test::PlacedValues());
+            ckpt::write_checkpoint(mounted + "/second", test::one_step(), layout_case, test::PlacedValues());
           }).find("are free there") != std::string::npos);
     const ckpt::Checkpoint first(mounted + "/first");
     std::ofstream(mounted + "/filler") << std::string(120 << 10, 'x');
@@ -67,20 +69,22 @@ TEST_CASE("a full disk loses nothing and says so") {
 
 TEST_CASE("a file that may not grow, a target that cannot be: an error, nothing left") {
   const test::TemporaryFolder folder;
-  ckpt::write_checkpoint(folder.path("first"), {}, test::uneven_case(2), test::PlacedValues());
+  ckpt::write_checkpoint(folder.path("first"), test::one_step(), test::uneven_case(2), test::PlacedValues());
   for (const rlim_t limit : {100, 3000, 9000}) {
     const test::FileSizeLimit small(limit);
-    CHECK_THROWS_AS(
-        ckpt::write_checkpoint(folder.path("second"), {}, test::uneven_case(2), test::PlacedValues()), Error);
+    CHECK_THROWS_AS(ckpt::write_checkpoint(folder.path("second"), test::one_step(), test::uneven_case(2),
+                                           test::PlacedValues()),
+                    Error);
   }
   CHECK(folder.count() == 1);
   CHECK(ckpt::verify(folder.path("first")).faults.empty());
   folder.write("file", "");
-  CHECK_THROWS_AS(
-      ckpt::write_checkpoint(folder.path("file/below"), {}, test::uneven_case(2), test::PlacedValues()),
-      InputError);
-  CHECK_THROWS_AS(ckpt::write_checkpoint("/proc/nowhere", {}, test::uneven_case(2), test::PlacedValues()),
+  CHECK_THROWS_AS(ckpt::write_checkpoint(folder.path("file/below"), test::one_step(), test::uneven_case(2),
+                                         test::PlacedValues()),
                   InputError);
+  CHECK_THROWS_AS(
+      ckpt::write_checkpoint("/proc/nowhere", test::one_step(), test::uneven_case(2), test::PlacedValues()),
+      InputError);
 }
 
 TEST_CASE("a target that must not be written: an error that says why") {
@@ -91,10 +95,11 @@ TEST_CASE("a target that must not be written: an error that says why") {
     test::skip("mounting a read-only tmpfs needs the right to mount");
     return;
   }
-  const std::string message = test::message_of<InputError>(
-      [&] { ckpt::write_checkpoint(mounted + "/c", {}, test::uneven_case(2), test::PlacedValues()); });
+  const std::string message = test::message_of<InputError>([&] {
+    ckpt::write_checkpoint(mounted + "/c", test::one_step(), test::uneven_case(2), test::PlacedValues());
+  });
   CHECK_MESSAGE(message.find("Read-only file system") != std::string::npos, message);
-  ckpt::write_checkpoint(folder.path("c"), {}, test::uneven_case(2), test::PlacedValues());
+  ckpt::write_checkpoint(folder.path("c"), test::one_step(), test::uneven_case(2), test::PlacedValues());
   const ckpt::Checkpoint c(folder.path("c"));
   for (const auto& gather : {+[](const ckpt::Checkpoint&from, const std::string&to) {
                                ckpt::gather_hdf5(from, to + "/all.h5", {});

@@ -55,7 +55,7 @@ bool holds_elements(const Layout& layout, const ckpt::SliceRecord& slice) {
 TEST_CASE("every flipped byte of every file is found") {
   constexpr std::size_t stride = test::sanitized ? 37 : 1;  // sanitizers are slow
   const test::TemporaryFolder folder;
-  ckpt::write_checkpoint(folder.path("c"), {}, small_case(), test::PlacedValues());
+  ckpt::write_checkpoint(folder.path("c"), test::one_step(), small_case(), test::PlacedValues());
   REQUIRE(all_faults(folder.path("c")).empty());
   for (const char* name : {"c/checkpoint.h5", "c/rank_00000.h5", "c/rank_00001.h5"}) {
     const std::string whole = folder.read(name);
@@ -75,7 +75,7 @@ TEST_CASE("every flipped byte of every file is found") {
 TEST_CASE("files that are cut, missing, too many, doubled or something else") {
   const test::TemporaryFolder folder;
   const std::string c = folder.path("c");
-  ckpt::write_checkpoint(c, {}, small_case(), test::PlacedValues());
+  ckpt::write_checkpoint(c, test::one_step(), small_case(), test::PlacedValues());
   const std::string rank0 = folder.read("c/rank_00000.h5");
   const std::string rank1 = folder.read("c/rank_00001.h5");
   const std::string checkpoint = folder.read("c/checkpoint.h5");
@@ -144,7 +144,7 @@ std::string error_of_reading(const std::string& folder) {
 TEST_CASE("a byte that was changed in any slice is refused when it is loaded, by file and slice") {
   const test::TemporaryFolder folder;
   const std::string c = folder.path("c");
-  ckpt::write_checkpoint(c, {}, test::uneven_case(2, 100), test::PlacedValues());
+  ckpt::write_checkpoint(c, test::one_step(), test::uneven_case(2, 100), test::PlacedValues());
   const Layout layout = compute_layout(test::uneven_case(2, 100).params, test::uneven_case(2, 100).options);
   for (const ckpt::SliceRecord& slice : slices_of(c)) {
     if (slice.elems == 0) continue;
@@ -169,7 +169,7 @@ TEST_CASE("a byte that was changed in any slice is refused when it is loaded, by
 TEST_CASE("verify goes on past a damaged checkpoint.h5 and names what else is wrong") {
   const test::TemporaryFolder folder;
   const std::string c = folder.path("c");
-  ckpt::write_checkpoint(c, {}, small_case(), test::PlacedValues());
+  ckpt::write_checkpoint(c, test::one_step(), small_case(), test::PlacedValues());
   const ckpt::SliceRecord slice = slices_of(c).back();
   const std::string rank1 = folder.read("c/rank_00001.h5");
   std::string flipped = rank1;
@@ -206,7 +206,7 @@ TEST_CASE("verify goes on past a damaged checkpoint.h5 and names what else is wr
 
 TEST_CASE("values that are not finite are found and named") {
   const test::TemporaryFolder folder;
-  ckpt::write_checkpoint(folder.path("c"), {}, small_case(), OneNaN());
+  ckpt::write_checkpoint(folder.path("c"), test::one_step(), small_case(), OneNaN());
   const std::string faults = all_faults(folder.path("c"));
   CHECK(faults.find("1 values are not finite, the first is a[33]") != std::string::npos);
 }

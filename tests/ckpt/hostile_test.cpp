@@ -24,7 +24,7 @@ class Forged {
  public:
   Forged() {
     ckpt::RunState state;
-    state.step = 5;
+    state.step = state.optimizer_steps = 5;
     ckpt::write_checkpoint(folder.path("c"), state, test::uneven_case(2), test::PlacedValues());
     bytes = folder.read(name);
     block = *ckpt::parse_user_block(std::string_view(bytes).substr(0, front));

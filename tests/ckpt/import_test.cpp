@@ -235,7 +235,7 @@ TEST_CASE("gathered HDF5 files: names like states, nothing to read, and whatever
   LayoutCase odd = test::uneven_case(2);
   for (const char* name : {"w", "w.exp_avg", "w/param", "param", "%x//..", "exp_avg/exp_avg"})
     odd.params.push_back({name, {3}, DType::fp32, false, false});
-  ckpt::write_checkpoint(folder.path("a"), {}, odd, test::PlacedValues());
+  ckpt::write_checkpoint(folder.path("a"), test::one_step(), odd, test::PlacedValues());
   ckpt::gather_hdf5(ckpt::Checkpoint(folder.path("a")), folder.path("a.h5"), {});
   ckpt::ImportPlan(folder.path("a.h5"), {}).write(folder.path("b"), {});
   CHECK(ckpt::Checkpoint(folder.path("b")).layout_case() == odd);

@@ -118,11 +118,12 @@ TEST_CASE("N -> M -> N gives back identical bytes, every element in its place on
 
 TEST_CASE("768 ranks, more than some buckets have elements") {
   const test::TemporaryFolder folder;
-  ckpt::write_checkpoint(folder.path("many"), {}, test::uneven_case(768, 100), test::PlacedValues());
+  ckpt::write_checkpoint(folder.path("many"), test::one_step(), test::uneven_case(768, 100),
+                         test::PlacedValues());
   CHECK(ckpt::verify(folder.path("many")).faults.empty());
   const ckpt::Checkpoint many(folder.path("many"));
   CHECK(test::misplaced(many) == 0);
-  ckpt::write_checkpoint(folder.path("few"), {}, test::uneven_case(3), many);
+  ckpt::write_checkpoint(folder.path("few"), test::one_step(), test::uneven_case(3), many);
   CHECK(test::misplaced(ckpt::Checkpoint(folder.path("few"))) == 0);
 }
 
@@ -134,7 +135,7 @@ TEST_CASE("experts have ranks of their own") {
     CAPTURE(expert_dp);
     layout_case.options.expert_dp_size = expert_dp;
     const std::string path = folder.path(std::to_string(expert_dp));
-    ckpt::write_checkpoint(path, {}, layout_case, test::PlacedValues());
+    ckpt::write_checkpoint(path, test::one_step(), layout_case, test::PlacedValues());
     CHECK(ckpt::verify(path).faults.empty());
     CHECK(test::misplaced(ckpt::Checkpoint(path)) == 0);
   }
@@ -171,14 +172,14 @@ TEST_CASE("names that look like states") {
   for (const char* name : {"w", "w.exp_avg.exp_avg", "v.exp_avg"}) {
     layout_case.params.push_back({name, {3}, DType::fp32, false, false});
   }
-  ckpt::write_checkpoint(folder.path("a"), {}, layout_case, test::PlacedValues());
+  ckpt::write_checkpoint(folder.path("a"), test::one_step(), layout_case, test::PlacedValues());
   const ckpt::Checkpoint a(folder.path("a"));
   ckpt::gather_safetensors(a, folder.path("all.safetensors"), {});
   test::import_as(folder.path("all.safetensors"), folder.path("b"), 1);
   CHECK(ckpt::diff(a, ckpt::Checkpoint(folder.path("b")), {{}, {}, true, ""}).equal());
 
   layout_case.params.push_back({"w.exp_avg", {3}, DType::fp32, false, false});
-  ckpt::write_checkpoint(folder.path("c"), {}, layout_case, test::PlacedValues());
+  ckpt::write_checkpoint(folder.path("c"), test::one_step(), layout_case, test::PlacedValues());
   const ckpt::Checkpoint c(folder.path("c"));
   CHECK(test::message_of<InputError>([&] {
           ckpt::gather_safetensors(c, folder.path("c.safetensors"), {});
@@ -195,23 +196,26 @@ TEST_CASE("a source that fails leaves nothing behind") {
     }
   };
   const test::TemporaryFolder folder;
-  CHECK_THROWS_WITH_AS(
-      ckpt::write_checkpoint(folder.path("x"), {}, test::uneven_case(3), Failing(), {3, 1 << 20, true, {}}),
-      "the source broke", Error);
+  CHECK_THROWS_WITH_AS(ckpt::write_checkpoint(folder.path("x"), test::one_step(), test::uneven_case(3),
+                                              Failing(), {3, 1 << 20, true, {}}),
+                       "the source broke", Error);
   CHECK(folder.count() == 0);
-  ckpt::write_checkpoint(folder.path("x"), {}, test::uneven_case(3), test::PlacedValues());
+  ckpt::write_checkpoint(folder.path("x"), test::one_step(), test::uneven_case(3), test::PlacedValues());
   CHECK(test::message_of<InputError>([&] {
-          ckpt::write_checkpoint(folder.path("x"), {}, test::uneven_case(3), test::PlacedValues());
+          ckpt::write_checkpoint(folder.path("x"), test::one_step(), test::uneven_case(3),
+                                 test::PlacedValues());
         }).find("is there already") != std::string::npos);
   std::filesystem::create_symlink("nowhere", folder.path("link"));
-  CHECK_THROWS_AS(
-      ckpt::write_checkpoint(folder.path("link/"), {}, test::uneven_case(3), test::PlacedValues()),
-      InputError);
+  CHECK_THROWS_AS(ckpt::write_checkpoint(folder.path("link/"), test::one_step(), test::uneven_case(3),
+                                         test::PlacedValues()),
+                  InputError);
   CHECK(test::message_of<InputError>([&] {
-          ckpt::write_checkpoint(folder.path("x/sub/y"), {}, test::uneven_case(3), test::PlacedValues());
+          ckpt::write_checkpoint(folder.path("x/sub/y"), test::one_step(), test::uneven_case(3),
+                                 test::PlacedValues());
         }).find("lies inside the checkpoint") != std::string::npos);
   CHECK(ckpt::verify(folder.path("x")).faults.empty());
   LayoutCase odd = test::uneven_case(2);
   odd.params[0].name = std::string("a\0b", 3);
-  CHECK_THROWS_AS(ckpt::write_checkpoint(folder.path("y"), {}, odd, test::PlacedValues()), InputError);
+  CHECK_THROWS_AS(ckpt::write_checkpoint(folder.path("y"), test::one_step(), odd, test::PlacedValues()),
+                  InputError);
 }

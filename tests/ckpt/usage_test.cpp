@@ -22,7 +22,7 @@ void write_five_ranks(const std::string& path) {
   LayoutCase layout_case;
   layout_case.params = {{"w", {30, 4}, DType::fp32, false, false}, {"pad", {180}, DType::fp32, false, false}};
   layout_case.options.dp_size = layout_case.options.expert_dp_size = 5;
-  ckpt::write_checkpoint(path, {}, layout_case, test::PlacedValues());
+  ckpt::write_checkpoint(path, test::one_step(), layout_case, test::PlacedValues());
 }
 
 /// Runs `zero1 WORDS…` with a terminal of its own.
@@ -108,9 +108,9 @@ TEST_CASE("diff's tolerances, absolute, relative and none, one parameter or all"
   const test::TemporaryFolder folder;
   LayoutCase layout_case;
   layout_case.params = {{"w", {30, 4}, DType::fp32, false, false}, {"pad", {180}, DType::fp32, false, false}};
-  ckpt::write_checkpoint(folder.path("a"), {}, layout_case, Changed(1, 0));
+  ckpt::write_checkpoint(folder.path("a"), test::one_step(), layout_case, Changed(1, 0));
   layout_case.options.dp_size = layout_case.options.expert_dp_size = 3;
-  ckpt::write_checkpoint(folder.path("b"), {}, layout_case, Changed(1.5F, -0.0F));
+  ckpt::write_checkpoint(folder.path("b"), test::one_step(), layout_case, Changed(1.5F, -0.0F));
   const float value = test::PlacedValues::value(0, ckpt::State::param, 7);
   REQUIRE(std::abs(value) > 1e-3F);
   const auto diff = [&](const std::string& flags) {

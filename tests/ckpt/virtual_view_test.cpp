@@ -48,7 +48,7 @@ TEST_CASE("h5py reads every parameter in full shape, also after the folder was m
   for (const int dp : {1, 3, 8, 24}) {
     CAPTURE(dp);
     const std::string name = "dp" + std::to_string(dp);
-    ckpt::write_checkpoint(folder.path(name), {}, test::uneven_case(dp, dp == 3 ? 100 : 1000),
+    ckpt::write_checkpoint(folder.path(name), test::one_step(), test::uneven_case(dp, dp == 3 ? 100 : 1000),
                            test::PlacedValues());
     const ckpt::Checkpoint checkpoint(folder.path(name));
     const std::string values = folder.write("values", test::placed_values_text(checkpoint.layout().specs));
@@ -111,7 +111,7 @@ TEST_CASE("whatever parameters are called, h5py finds them in the view and in th
   }
   layout_case.options.dp_size = layout_case.options.expert_dp_size = 3;
   const test::TemporaryFolder folder;
-  ckpt::write_checkpoint(folder.path("c"), {}, layout_case, test::PlacedValues());
+  ckpt::write_checkpoint(folder.path("c"), test::one_step(), layout_case, test::PlacedValues());
   const ckpt::Checkpoint checkpoint(folder.path("c"));
   CHECK(test::misplaced(checkpoint) == 0);
   CHECK(ckpt::verify(folder.path("c")).faults.empty());
@@ -167,10 +167,44 @@ TEST_CASE("h5dump reads it too") {
       for (std::int64_t i = 0; i < range.size(); ++i) out[i] = static_cast<float>(range.start + i);
     }
   };
-  ckpt::write_checkpoint(folder.path("c"), {}, layout_case, Counting());
+  ckpt::write_checkpoint(folder.path("c"), test::one_step(), layout_case, Counting());
   const test::Outcome outcome =
       test::run_command("h5dump -d /model/w/exp_avg_sq " + folder.path("c/checkpoint.h5"));
   CHECK(outcome.status == 0);
   CHECK(outcome.says("(0,0): 0, 1, 2, 3"));
   CHECK(outcome.says("(2,0): 8, 9, 10, 11"));
+}
+
+TEST_CASE("what a missing rank file held reads as NaN, not as a value") {
+  const std::string python = test::python_with("h5py, numpy");
+  if (python.empty()) {
+    test::skip("no Python with h5py: apt install python3-h5py");
+    return;
+  }
+  // Rank 1 holds w from element 64 on.
+  const test::TemporaryFolder folder;
+  LayoutCase layout_case;
+  layout_case.params = {{"w", {16, 8}, DType::fp32, false, false}};
+  layout_case.options.dp_size = layout_case.options.expert_dp_size = 2;
+  ckpt::write_checkpoint(folder.path("c"), test::one_step(), layout_case, test::PlacedValues());
+  CHECK(ckpt::verify(folder.path("c")).faults.empty());
+  const std::string script = folder.write("missing.py", R"(
+import sys, h5py, numpy as np
+with h5py.File(sys.argv[1], 'r') as f:
+    for state in ('param', 'exp_avg', 'exp_avg_sq'):
+        d = f['model/w'][state]
+        assert np.isnan(d.fillvalue), d.fillvalue
+        w = d[()].reshape(-1)
+        lost = int(sys.argv[2])
+        assert np.isnan(w).sum() == lost, (state, np.isnan(w).sum())
+        assert not np.isnan(w[:len(w) - lost]).any() and (w[:len(w) - lost] != 0).all()
+)");
+  const auto check = [&](int lost) {
+    const test::Outcome outcome =
+        test::run_command(fmt::format("{} {} {} {}", python, script, folder.path("c/checkpoint.h5"), lost));
+    CHECK_MESSAGE(outcome.status == 0, outcome.output);
+  };
+  check(0);
+  std::filesystem::remove(folder.path("c/rank_00001.h5"));
+  check(64);
 }

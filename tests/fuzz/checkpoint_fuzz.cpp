@@ -143,7 +143,7 @@ Files files_of(const LayoutCase& layout_case) {
   const std::string folder = scratch().path("seed");
   std::filesystem::remove_all(folder);
   ckpt::RunState state;
-  state.step = 12;
+  state.step = state.optimizer_steps = 12;
   state.param_groups = {{{"w"}, 1, 0.5}};
   state.config_json = R"({"dp": 2, "list": [1, {"a": null}]})";
   ckpt::write_checkpoint(folder, state, layout_case, test::PlacedValues());
