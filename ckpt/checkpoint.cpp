@@ -1,11 +1,9 @@
 #include "ckpt/checkpoint.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <mutex>
 
 #include "ckpt/digests.h"
@@ -101,34 +99,9 @@ void Checkpoint::read(int param, State state, Range param_range, float* out) con
     check_size(file, contents_.files[static_cast<std::size_t>(piece.rank)]);
     const SliceRecord& slice = this->slice(piece.rank, piece.buffer, piece.bucket, state);
     if (checked_) check_digests(file, slice);
-    constexpr std::int64_t elem_bytes = sizeof(float);
     file.read_at(slice.offset_bytes + piece.local.start * elem_bytes,
                  out + (piece.param_range.start - param_range.start), piece.local.size() * elem_bytes);
   });
-}
-
-std::string compare_params(const std::vector<ParamSpec>& wanted, const std::vector<ParamSpec>& stored) {
-  std::map<std::string_view, const ParamSpec*> by_name;
-  for (const ParamSpec& spec : stored) by_name[spec.name] = &spec;
-  std::string faults;
-  for (const ParamSpec& spec : wanted) {
-    const auto found = by_name.find(spec.name);
-    if (found == by_name.end()) {
-      faults += fmt::format("\n  missing: {} [{}]", spec.name, fmt::join(spec.shape, ", "));
-      continue;
-    }
-    if (found->second->shape != spec.shape) {
-      faults += fmt::format("\n  {}: shape [{}], expected [{}]", spec.name,
-                            fmt::join(found->second->shape, ", "), fmt::join(spec.shape, ", "));
-    }
-    by_name.erase(found);
-  }
-  for (const ParamSpec& spec : stored) {
-    if (by_name.count(spec.name) != 0) {
-      faults += fmt::format("\n  unexpected: {} [{}]", spec.name, fmt::join(spec.shape, ", "));
-    }
-  }
-  return faults;
 }
 
 }  // namespace zero1::ckpt

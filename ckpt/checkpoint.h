@@ -61,8 +61,4 @@ class Checkpoint : public ElementSource {
 /// A slice as messages name it: "/buffers/0/buckets/3/exp_avg".
 std::string slice_path(const SliceRecord& slice);
 
-/// The stored parameter names and shapes against those wanted. Empty when they agree; otherwise one line
-/// per fault: missing, unexpected, other shape.
-std::string compare_params(const std::vector<ParamSpec>& wanted, const std::vector<ParamSpec>& stored);
-
 }  // namespace zero1::ckpt

@@ -19,11 +19,14 @@ constexpr ConfigRule rules[] = {
     {"model", "--model", Change::function},
     {"num_layers", "--num-layers", Change::told},    // names and shapes decide, as --no-strict has it
     {"hidden_size", "--hidden-size", Change::told},  // shapes decide
+    {"vocab_size", "--vocab-size", Change::told},    // shapes decide
+    {"make_vocab_size_divisible_by", "--make-vocab-size-divisible-by", Change::told},  // shapes decide
     {"num_attention_heads", "--num-attention-heads", Change::function},
     {"max_position_embeddings", "--max-position-embeddings", Change::function},
     {"params_dtype", "--bf16/--fp16", Change::function},
     {"seq_length", "--seq-length", Change::data},
     {"data", "--data", Change::data},
+    {"token_dtype", "--token-dtype", Change::data},
     {"shuffle", "--shuffle", Change::data},
     {"seed", "--seed", Change::data},
     {"global_batch_size", "--global-batch-size", Change::data},

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ckpt/mapped_source.h"
 #include "core/base/error.h"
 
 namespace zero1::ckpt {
@@ -64,7 +65,10 @@ DiffRow compare(const Checkpoint& a, int param_a, const Checkpoint& b, int param
 DiffReport diff(const Checkpoint& a, const Checkpoint& b, const DiffOptions& options) {
   DiffReport report;
   if (options.param.empty()) {
-    report.structure = compare_params(a.layout().specs, b.layout().specs);
+    const std::vector<NamedShape> of_b = named_shapes(b.layout().specs);
+    report.structure =
+        compare_tensors(named_shapes(a.layout().specs), map_tensors({}, of_b, StateTensors::none, b.folder()))
+            .faults;
   } else {
     for (const Checkpoint* each : {&a, &b}) {
       if (each->find(options.param)) continue;

@@ -18,6 +18,7 @@ inline constexpr std::string_view checkpoint_file_name = "checkpoint.h5";
 /// What is stored of every parameter element, each in fp32.
 enum class State : std::uint8_t { param, exp_avg, exp_avg_sq };
 inline constexpr int state_count = 3;
+inline constexpr std::int64_t elem_bytes = sizeof(float);
 inline constexpr std::array<State, state_count> all_states{State::param, State::exp_avg, State::exp_avg_sq};
 
 std::string_view name(State state);  ///< as in paths: "param", "exp_avg", "exp_avg_sq"

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ckpt/hdf5.h"
+#include "ckpt/mapped_source.h"
 #include "ckpt/rank_file.h"
 #include "ckpt/write.h"
 #include "core/base/error.h"
@@ -19,13 +20,53 @@
 namespace zero1::ckpt {
 namespace {
 
-constexpr std::int64_t elem_bytes = sizeof(float);
+/// What a gathered file holds of a checkpoint: its parameters by the names, without those left out.
+class Gathered {
+ public:
+  Gathered(const Checkpoint& checkpoint, const NameRules& rules)
+      : mapped_(map_tensors(rules, named_shapes(checkpoint.layout().specs), StateTensors::none,
+                            checkpoint.folder())),
+        source_(checkpoint, kept()),
+        state_(checkpoint.state()),
+        layout_case_(checkpoint.layout_case()) {
+    layout_case_.params.clear();
+    for (std::size_t p = 0; p < mapped_.size(); ++p) {
+      if (mapped_[p].excluded) continue;
+      ParamSpec spec = checkpoint.layout().specs[p];
+      spec.name = mapped_[p].name;
+      spec.shape = mapped_[p].shape;
+      layout_case_.params.push_back(std::move(spec));
+    }
+    if (layout_case_.params.empty()) throw InputError("--exclude: leaves nothing to write");
+    rename_groups(state_.param_groups, mapped_);
+  }
+
+  const std::vector<ParamSpec>& specs() const { return layout_case_.params; }
+  const ElementSource& source() const { return source_; }  ///< by index into specs
+  std::string state_json() const { return to_json(state_); }
+  std::string layout_json() const { return layout_case_json(layout_case_).dump(); }
+  std::vector<std::string> notes() const { return describe(mapped_); }
+
+ private:
+  std::vector<MappedSource::Param> kept() const {
+    std::vector<MappedSource::Param> params;
+    for (std::size_t p = 0; p < mapped_.size(); ++p) {
+      if (!mapped_[p].excluded) params.push_back(mapped_param(static_cast<int>(p), mapped_[p]));
+    }
+    return params;
+  }
+
+  std::vector<MappedTensor> mapped_;
+  MappedSource source_;
+  RunState state_;
+  LayoutCase layout_case_;
+};
 
 /// Calls `write(range, values)` for one parameter's elements, a buffer at a time.
 class Reading {
  public:
-  Reading(const Checkpoint& checkpoint, const GatherOptions& options, std::int64_t total_bytes)
-      : checkpoint_(checkpoint), options_(options), total_bytes_(total_bytes) {
+  Reading(const Gathered& gathered, const GatherOptions& options, std::int64_t total_bytes)
+      : gathered_(gathered), options_(options), total_bytes_(total_bytes) {
     constexpr std::int64_t smallest = 64 << 10;
     constexpr std::int64_t largest = 1 << 20;  // stays in the cache from reading it to writing it
     chunk_elems_ = std::clamp(options.mem_limit_bytes / 2, smallest, largest) / elem_bytes;
@@ -33,11 +74,11 @@ class Reading {
 
   template <class Write>
   void read(int param, State state, Write&& write) {
-    const std::int64_t elems = checkpoint_.layout().specs[static_cast<std::size_t>(param)].numel();
+    const std::int64_t elems = gathered_.specs()[static_cast<std::size_t>(param)].numel();
     for (std::int64_t at = 0; at < elems; at += chunk_elems_) {
       const Range range{at, std::min(elems, at + chunk_elems_)};
       values_.resize(static_cast<std::size_t>(range.size()));
-      checkpoint_.read(param, state, range, values_.data());
+      gathered_.source().read(param, state, range, values_.data());
       write(range, values_.data());
       done_bytes_ += range.size() * elem_bytes;
       if (options_.on_progress) options_.on_progress(done_bytes_, total_bytes_);
@@ -45,7 +86,7 @@ class Reading {
   }
 
  private:
-  const Checkpoint& checkpoint_;
+  const Gathered& gathered_;
   const GatherOptions& options_;
   std::int64_t total_bytes_;
   std::int64_t chunk_elems_ = 0;
@@ -58,9 +99,9 @@ std::vector<State> gathered_states(const GatherOptions& options) {
   return {all_states.begin(), all_states.end()};
 }
 
-std::int64_t gathered_bytes(const Checkpoint& checkpoint, const GatherOptions& options) {
+std::int64_t gathered_bytes(const Gathered& gathered, const GatherOptions& options) {
   std::int64_t elems = 0;
-  for (const ParamSpec& spec : checkpoint.layout().specs) elems += spec.numel();
+  for (const ParamSpec& spec : gathered.specs()) elems += spec.numel();
   return elems * elem_bytes * static_cast<std::int64_t>(gathered_states(options).size());
 }
 
@@ -73,7 +114,7 @@ std::string tensor_name(const std::string& param, State state) {
 }
 
 /// Creates the datasets of a gathered file; the byte offset of each, by parameter and state.
-std::map<std::pair<int, State>, std::int64_t> create_gathered(const Checkpoint& checkpoint,
+std::map<std::pair<int, State>, std::int64_t> create_gathered(const Gathered& gathered,
                                                               const std::string& path,
                                                               const GatherOptions& options) {
   const Hdf5Lock lock;
@@ -81,11 +122,12 @@ std::map<std::pair<int, State>, std::int64_t> create_gathered(const Checkpoint& 
   Handle file = create_file(path);
   write_attribute(file.get(), "format", "zero1-lab gathered checkpoint", path);
   write_attribute(file.get(), "version", format_version, path);
-  write_string(file.get(), "state", to_json(checkpoint.state()), path);
+  write_string(file.get(), "state", gathered.state_json(), path);
+  write_string(file.get(), "layout", gathered.layout_json(), path);
   {  // the group is closed before the file
     const Handle model = create_group(file.get(), "model", path);
-    for (std::size_t p = 0; p < checkpoint.layout().specs.size(); ++p) {
-      const ParamSpec& spec = checkpoint.layout().specs[p];
+    for (std::size_t p = 0; p < gathered.specs().size(); ++p) {
+      const ParamSpec& spec = gathered.specs()[p];
       const Handle group = open_or_create_groups(model.get(), group_path(spec.name), path);
       for (const State state : gathered_states(options)) {
         offsets[{static_cast<int>(p), state}] =
@@ -107,9 +149,9 @@ struct Shard {
 
 /// Cuts between tensors, in model order, before a file would grow beyond the limit. As Hugging Face's
 /// libraries do; a tensor that is larger than the limit is alone in its file.
-std::vector<Shard> cut_into_shards(const Checkpoint& checkpoint, const GatherOptions& options) {
+std::vector<Shard> cut_into_shards(const Gathered& gathered, const GatherOptions& options) {
   std::vector<Shard> shards(1);
-  const std::vector<ParamSpec>& specs = checkpoint.layout().specs;
+  const std::vector<ParamSpec>& specs = gathered.specs();
   for (int p = 0; p < static_cast<int>(specs.size()); ++p) {
     const ParamSpec& spec = specs[static_cast<std::size_t>(p)];
     for (const State state : gathered_states(options)) {
@@ -162,8 +204,8 @@ std::string index_json(const std::vector<Shard>& shards) {
 }
 
 void write_shard(const Shard& shard, const std::string& path, Reading& reading,
-                 const std::string& state_json) {
-  SafetensorsWriter file(path, shard.entries, {{"format", "pt"}, {"zero1_state", state_json}});
+                 const std::map<std::string, std::string>& metadata) {
+  SafetensorsWriter file(path, shard.entries, metadata);
   for (std::size_t entry = 0; entry < shard.entries.size(); ++entry) {
     reading.read(
         shard.sources[entry].first, shard.sources[entry].second,
@@ -196,15 +238,17 @@ class PublishedFiles {
 
 }  // namespace
 
-void gather_hdf5(const Checkpoint& checkpoint, const std::string& path, const GatherOptions& options) {
+std::vector<std::string> gather_hdf5(const Checkpoint& checkpoint, const std::string& path,
+                                     const GatherOptions& options) {
+  const Gathered gathered(checkpoint, options.names);
   refuse_existing(path, "file");
   // Written in a hidden folder beside its place, whose lock and removal it shares with checkpoints.
   PendingFolder pending(path);
-  check_space(pending.path(), gathered_bytes(checkpoint, options));
+  check_space(pending.path(), gathered_bytes(gathered, options));
   const std::string temporary = pending.path() + "/" + file_name_of(path);
-  const auto offsets = create_gathered(checkpoint, temporary, options);
+  const auto offsets = create_gathered(gathered, temporary, options);
   RawFile file(temporary);
-  Reading reading(checkpoint, options, gathered_bytes(checkpoint, options));
+  Reading reading(gathered, options, gathered_bytes(gathered, options));
   for (const auto& [key, offset] : offsets) {
     reading.read(key.first, key.second, [&, start = offset](Range range, const float* values) {
       file.write_at(start + range.start * elem_bytes, values, range.size() * elem_bytes);
@@ -212,14 +256,16 @@ void gather_hdf5(const Checkpoint& checkpoint, const std::string& path, const Ga
   }
   file.flush_to_disk();
   pending.publish_file(file_name_of(path), path);
+  return gathered.notes();
 }
 
-std::vector<std::string> gather_safetensors(const Checkpoint& checkpoint, const std::string& path,
-                                            const GatherOptions& options) {
+GatheredFiles gather_safetensors(const Checkpoint& checkpoint, const std::string& path,
+                                 const GatherOptions& options) {
   if (!path.ends_with(safetensors_ending)) {
     throw InputError(fmt::format("{}: must end in {}", path, safetensors_ending));
   }
-  std::vector<Shard> shards = cut_into_shards(checkpoint, options);
+  const Gathered gathered(checkpoint, options.names);
+  std::vector<Shard> shards = cut_into_shards(gathered, options);
   refuse_ambiguous(shards);
   name_shards(shards, path);
   const std::string index = path + ".index.json";
@@ -232,16 +278,17 @@ std::vector<std::string> gather_safetensors(const Checkpoint& checkpoint, const 
 
   PendingFolder pending(path);
   check_space(pending.path(), total_bytes);
-  Reading reading(checkpoint, options, gathered_bytes(checkpoint, options));
-  const std::string state_json = to_json(checkpoint.state());
+  Reading reading(gathered, options, gathered_bytes(gathered, options));
+  const std::map<std::string, std::string> metadata = {
+      {"format", "pt"}, {"zero1_layout", gathered.layout_json()}, {"zero1_state", gathered.state_json()}};
   for (const Shard& shard : shards) {
-    write_shard(shard, pending.path() + "/" + file_name_of(shard.path), reading, state_json);
+    write_shard(shard, pending.path() + "/" + file_name_of(shard.path), reading, metadata);
   }
   if (shards.size() > 1) write_file(pending.path() + "/" + file_name_of(index), index_json(shards));
   PublishedFiles published;
   for (const Shard& shard : shards) published.publish(pending, shard.path);
   if (shards.size() > 1) published.publish(pending, index);
-  return published.keep();
+  return {published.keep(), gathered.notes()};
 }
 
 }  // namespace zero1::ckpt

@@ -1,5 +1,3 @@
-// The structures are those of the HDF5 File Format Specification, version 3.0, as far as the library writes
-// them by default: superblock 0 or 1, groups as symbol tables, object headers of version 1.
 #include "ckpt/hdf5_links.h"
 
 #include <fmt/format.h>
@@ -10,12 +8,10 @@
 #include <string_view>
 #include <utility>
 
-#include "ckpt/hdf5_bytes.h"
+#include "ckpt/hdf5_walk.h"
 
 namespace zero1::ckpt {
 namespace {
-
-constexpr std::uint64_t undefined_address = ~std::uint64_t{0};
 
 bool is_rank_file(std::string_view name) {
   constexpr std::string_view prefix = "rank_";
@@ -29,16 +25,13 @@ bool is_rank_file(std::string_view name) {
 
 class Search {
  public:
-  Search(const InputFile& file, std::int64_t user_block_bytes)
-      : file_(file),
-        base_(static_cast<std::uint64_t>(user_block_bytes)),
-        size_(static_cast<std::uint64_t>(file.size_bytes())),
-        budget_(16 * size_ + (1 << 20)) {}
+  Search(const InputFile& file, std::int64_t front_bytes)
+      : walk_(file, front_bytes), size_(static_cast<std::uint64_t>(file.size_bytes())) {}
 
   ForeignLinks run() {
     ForeignLinks result;
     try {
-      pending_.push_back({root_header(), ""});
+      pending_.push_back({walk_.root_header(), ""});
       while (!pending_.empty()) {
         const Object object = std::move(pending_.back());
         pending_.pop_back();
@@ -64,80 +57,26 @@ class Search {
     found_.push_back(std::move(line));
   }
 
-  /// Work is in proportion to the file: each of its bytes pays for a few bytes that are looked at.
-  void spend(std::uint64_t bytes) {
-    if (bytes > budget_) throw NotUnderstood{"its structures refer to each other too often"};
-    budget_ -= bytes;
-  }
-  std::string read(std::uint64_t address, std::uint64_t bytes) {
-    if (size_ < base_ || address > size_ - base_ || bytes > size_ - base_ - address)
-      throw NotUnderstood{"a structure lies outside of the file"};
-    spend(bytes);
-    std::string found(static_cast<std::size_t>(bytes), '\0');
-    file_.read_at(static_cast<std::int64_t>(base_ + address), found.data(), static_cast<std::int64_t>(bytes));
-    return found;
-  }
-  static void expect(Bytes& bytes, std::string_view signature) {
-    if (bytes.take(signature.size()) != signature)
-      throw NotUnderstood{fmt::format("a structure does not begin with {}", signature)};
-  }
-
-  std::uint64_t root_header() {
-    const std::string block = read(0, 100);
-    Bytes bytes(block);
-    expect(bytes, "\x89HDF\r\n\x1a\n");
-    const std::uint64_t version = bytes.number(1);
-    if (version > 1) throw NotUnderstood{fmt::format("HDF5's superblock has version {}", version)};
-    bytes.take(4);
-    if (bytes.number(1) != 8 || bytes.number(1) != 8) throw NotUnderstood{"addresses are not of 8 bytes"};
-    bytes.take(version == 0 ? 9 : 13);
-    if (bytes.number(8) != base_) throw NotUnderstood{"addresses do not count from HDF5's first byte"};
-    bytes.take(3 * 8 + 8);
-    return bytes.number(8);
-  }
-
   void visit(const Object& object) {
     if (!seen_.insert(object.header).second) {
       add(fmt::format("{} is a second name of an object", path_of(object)));
       return;
     }
-    const std::string start = read(object.header, 16);
-    Bytes header(start);
-    const std::uint64_t version = header.number(1);
-    if (version != 1)
-      throw NotUnderstood{fmt::format("{}: an object header of version {}", path_of(object), version)};
-    header.take(7);
-    blocks_ = {{object.header + 16, header.number(4)}};
-    while (!blocks_.empty()) {
-      const auto [address, bytes] = blocks_.back();
-      blocks_.pop_back();
-      const std::string block = read(address, bytes);
-      for (Bytes messages(block); messages.left() >= 8;) {
-        const std::uint64_t type = messages.number(2);
-        const std::uint64_t size = messages.number(2);
-        messages.take(4);
-        message(object, type, messages.take(size));
-      }
-    }
+    walk_.for_each_message(object.header, path_of(object), [&](Hdf5Message type, std::string_view content) {
+      message(object, type, content);
+    });
   }
 
-  void message(const Object& object, std::uint64_t type, std::string_view content) {
+  void message(const Object& object, Hdf5Message type, std::string_view content) {
     Bytes bytes(content);
     switch (type) {
-      case 0x02: link_info(object, bytes); break;
-      case 0x06: link(object, bytes); break;
-      case 0x07: add(fmt::format("{} has its data in external files", path_of(object))); break;
-      case 0x08: data_layout(object, bytes); break;
-      case 0x10: {
-        const std::uint64_t address = bytes.number(8);
-        blocks_.emplace_back(address, bytes.number(8));
+      case Hdf5Message::link_info: link_info(object, bytes); break;
+      case Hdf5Message::link: link(object, bytes); break;
+      case Hdf5Message::external_files:
+        add(fmt::format("{} has its data in external files", path_of(object)));
         break;
-      }
-      case 0x11: {
-        const std::uint64_t tree = bytes.number(8);
-        symbol_table(object, tree, bytes.number(8));
-        break;
-      }
+      case Hdf5Message::data_layout: data_layout(object, bytes); break;
+      case Hdf5Message::symbol_table: symbol_table(object, content); break;
       default: break;
     }
   }
@@ -155,9 +94,9 @@ class Search {
   /// link behind the other; in a heap that has changed often there may be gaps, and some links stay unseen.
   void name_links_of_heap(const Object& object, std::uint64_t heap) {
     constexpr std::uint64_t header_bytes = 142;
-    const std::string head = read(heap, header_bytes);
+    const std::string head = walk_.read(heap, header_bytes);
     Bytes header(head);
-    expect(header, "FRHP");
+    Hdf5Walk::expect(header, "FRHP");
     header.take(5);
     const bool checksums = (header.number(1) & 2) != 0;
     header.take(4 + 12 * 8);
@@ -170,17 +109,17 @@ class Search {
     const std::uint64_t rows = header.number(2);
     const std::uint64_t prefix = 4 + 1 + 8 + offset_bytes;
     const auto name_links_of_block = [&](std::uint64_t address, std::uint64_t bytes) {
-      const std::string block = read(address, bytes);
+      const std::string block = walk_.read(address, bytes);
       Bytes links(block);
-      expect(links, "FHDB");
+      Hdf5Walk::expect(links, "FHDB");
       links.take(prefix - 4 + (checksums ? 4 : 0));
       constexpr char link_version = 1;
       while (links.left() > 4 && links.next() == link_version) link(object, links);
     };
     if (rows == 0) return name_links_of_block(root, smallest);
-    const std::string table = read(root, prefix + rows * width * 8);
+    const std::string table = walk_.read(root, prefix + rows * width * 8);
     Bytes blocks(table);
-    expect(blocks, "FHIB");
+    Hdf5Walk::expect(blocks, "FHIB");
     blocks.take(prefix - 4);
     std::uint64_t block_bytes = smallest;  // of the first two rows; then it doubles
     for (std::uint64_t row = 0; row < rows && block_bytes <= largest; ++row) {
@@ -217,7 +156,7 @@ class Search {
   }
 
   std::string child(const Object& object, std::string_view name) {
-    spend(object.path.size());
+    walk_.spend(object.path.size());
     return object.path + "/" + std::string(name);
   }
   void soft_link(const Object& object, std::string_view name, std::string_view to) {
@@ -258,15 +197,15 @@ class Search {
   /// An object of a global heap's collection.
   std::string heap_object(std::uint64_t address, std::uint64_t index) {
     // One collection holds many datasets' mappings: it is read object by object, each once.
-    const std::string head = read(address, 16);
+    const std::string head = walk_.read(address, 16);
     Bytes bytes(head);
-    expect(bytes, "GCOL");
+    Hdf5Walk::expect(bytes, "GCOL");
     bytes.take(4);
     const std::uint64_t collection = bytes.number(8);
     auto& known = collections_[address];
     if (known.empty()) {
       for (std::uint64_t at = 16; collection >= 16 && at <= collection - 16;) {
-        const std::string entry = read(address + at, 16);
+        const std::string entry = walk_.read(address + at, 16);
         Bytes fields(entry);
         const std::uint64_t found = fields.number(2);
         fields.take(6);
@@ -279,77 +218,23 @@ class Search {
     }
     const auto place = known.find(index);
     if (place == known.end()) throw NotUnderstood{"a virtual dataset's mapping is not where it should be"};
-    return read(address + place->second.first, place->second.second);
+    return walk_.read(address + place->second.first, place->second.second);
   }
 
-  void symbol_table(const Object& object, std::uint64_t tree, std::uint64_t heap) {
-    const std::string head = read(heap, 32);
-    Bytes fields(head);
-    expect(fields, "HEAP");
-    fields.take(4);
-    const std::uint64_t names_bytes = fields.number(8);
-    fields.take(8);
-    const std::string names = read(fields.number(8), names_bytes);
-    std::vector<std::uint64_t> nodes{tree};
-    while (!nodes.empty()) {
-      const std::uint64_t node = nodes.back();
-      nodes.pop_back();
-      if (!seen_.insert(node).second) throw NotUnderstood{"a node of a group is used twice"};
-      const std::string start = read(node, 8);
-      if (start.starts_with("TREE")) {
-        tree_node(node, start, nodes);
+  void symbol_table(const Object& object, std::string_view message) {
+    walk_.for_each_symbol(message, [&](const Hdf5Walk::Symbol& symbol) {
+      if (symbol.is_soft_link) {
+        soft_link(object, symbol.name, symbol.soft_link);
       } else {
-        symbols(object, node, start, names);
+        pending_.push_back({symbol.header, child(object, symbol.name)});
       }
-    }
+    });
   }
 
-  void tree_node(std::uint64_t node, const std::string& start, std::vector<std::uint64_t>& nodes) {
-    Bytes head(start);
-    head.take(6);
-    const std::uint64_t entries = head.number(2);
-    const std::string content = read(node + 24, entries * 16);
-    Bytes bytes(content);
-    for (std::uint64_t i = 0; i < entries; ++i) {
-      bytes.take(8);
-      nodes.push_back(bytes.number(8));
-    }
-  }
-
-  void symbols(const Object& object, std::uint64_t node, const std::string& start, const std::string& names) {
-    Bytes head(start);
-    expect(head, "SNOD");
-    head.take(2);
-    const std::uint64_t entries = head.number(2);
-    const auto name_at = [&](std::uint64_t offset) {
-      Bytes rest(names);
-      rest.take(offset);
-      return rest.text();
-    };
-    const std::string content = read(node + 8, entries * 40);
-    Bytes bytes(content);
-    for (std::uint64_t i = 0; i < entries; ++i) {
-      const std::string_view name = name_at(bytes.number(8));
-      const std::uint64_t header = bytes.number(8);
-      const std::uint64_t cached = bytes.number(4);
-      bytes.take(4);
-      Bytes scratch(bytes.take(16));
-      spend(name.size());
-      if (cached == 2) {
-        soft_link(object, name, name_at(scratch.number(4)));
-      } else {
-        pending_.push_back({header, child(object, name)});
-      }
-    }
-  }
-
-  const InputFile& file_;
-  std::uint64_t base_;
+  Hdf5Walk walk_;
   std::uint64_t size_;
-  std::uint64_t budget_;
   std::vector<Object> pending_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> blocks_;  ///< of the object being visited
-  std::set<std::uint64_t> seen_;                                 ///< object headers and nodes
+  std::set<std::uint64_t> seen_;  ///< object headers
   /// By address: where each object lies in it, and its size.
   std::map<std::uint64_t, std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>>> collections_;
   std::vector<std::string> found_;
@@ -357,8 +242,8 @@ class Search {
 
 }  // namespace
 
-ForeignLinks find_foreign_links(const InputFile& file, std::int64_t user_block_bytes) {
-  return Search(file, user_block_bytes).run();
+ForeignLinks find_foreign_links(const InputFile& file, std::int64_t front_bytes) {
+  return Search(file, front_bytes).run();
 }
 
 }  // namespace zero1::ckpt

@@ -8,10 +8,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "ckpt/mapped_source.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/file_io.h"
 #include "core/base/strict_json.h"
+#include "core/base/text.h"
 #include "core/data/safetensors.h"
 
 namespace zero1::ckpt {
@@ -86,34 +88,32 @@ class TensorFiles {
 };
 
 /// The same as elements by parameter; states that the files lack are zero.
-class TensorSource : public ElementSource {
+class TensorSource : public ImportSource {
  public:
-  TensorSource(const std::string& path, bool skip_other_dtypes) : files_(path) {
-    // By name, the order is the same whatever files and dtypes they lie in.
-    for (const auto& [tensor, found] : files_.tensors()) {
+  TensorSource(const std::string& path, const NameRules& names, bool skip_other_dtypes) : files_(path) {
+    give_names(names, path);
+    for (const auto& [tensor, found] : named_) {
       if (state_of(tensor) != State::param) continue;
-      if (!found.entry->foreign_dtype.empty() && skip_other_dtypes) {
-        skipped_.push_back(fmt::format("{} ({})", tensor, found.entry->foreign_dtype));
+      const SafetensorsEntry& entry = *found.entry;
+      if (!entry.foreign_dtype.empty() && skip_other_dtypes) {
+        skipped_.push_back(fmt::format("{} ({})", printable(entry.name), entry.foreign_dtype));
         continue;
       }
-      check_dtype(*found.entry, path);
-      params_.push_back({&found, find_state(*found.entry, State::exp_avg, path),
-                         find_state(*found.entry, State::exp_avg_sq, path)});
+      check_dtype(entry, path);
+      sources_.push_back({&found, find_state(tensor, found, State::exp_avg, path),
+                          find_state(tensor, found, State::exp_avg_sq, path)});
+      params_.push_back(*found.mapped);
     }
     if (params_.empty()) throw InputError(fmt::format("{}: holds no parameter", path));
   }
 
-  std::vector<ParamSpec> specs(DType dtype) const {
-    std::vector<ParamSpec> specs;
-    for (const Tensors& each : params_) {
-      specs.push_back({each[0]->entry->name, each[0]->entry->shape, dtype, false, false});
-    }
-    return specs;
-  }
+  const std::vector<MappedTensor>& params() const override { return params_; }
+  const std::vector<MappedTensor>& tensors() const override { return tensors_; }
+  std::optional<std::string> state_json() const override { return metadata("zero1_state"); }
+  std::optional<std::string> layout_json() const override { return metadata("zero1_layout"); }
 
   void read(int param, State state, Range range, float* out) const override {
-    const TensorFiles::Tensor* tensor =
-        params_[static_cast<std::size_t>(param)][static_cast<std::size_t>(state)];
+    const Named* tensor = sources_[static_cast<std::size_t>(param)][static_cast<std::size_t>(state)];
     if (tensor == nullptr) {
       std::fill(out, out + range.size(), 0.0F);
       return;
@@ -122,7 +122,6 @@ class TensorSource : public ElementSource {
     std::copy(values.begin(), values.end(), out);
   }
 
-  const std::map<std::string, std::string>& metadata() const { return files_.metadata(); }
   /// Tensors left out, with their dtypes.
   const std::vector<std::string>& skipped() const { return skipped_; }
 
@@ -135,7 +134,27 @@ class TensorSource : public ElementSource {
         path, entry.name, entry.foreign_dtype));
   }
 
-  using Tensors = std::array<const TensorFiles::Tensor*, state_count>;  ///< by state; null: not there
+  /// A tensor that is taken.
+  struct Named : TensorFiles::Tensor {
+    const MappedTensor* mapped = nullptr;
+  };
+  using Sources = std::array<const Named*, state_count>;  ///< by state; null: not there
+
+  void give_names(const NameRules& names, const std::string& path) {
+    std::vector<NamedShape> stored;
+    for (const auto& [tensor, found] : files_.tensors()) stored.push_back({tensor, found.entry->shape});
+    tensors_ = map_tensors(names, stored, StateTensors::beside, path);
+    auto mapped = tensors_.begin();
+    for (const auto& [tensor, found] : files_.tensors()) {
+      if (!mapped->excluded) named_[mapped->name] = {found, &*mapped};
+      ++mapped;
+    }
+  }
+
+  std::optional<std::string> metadata(const std::string& key) const {
+    const auto found = files_.metadata().find(key);
+    return found == files_.metadata().end() ? std::nullopt : std::optional(found->second);
+  }
 
   /// NAME.exp_avg is a state of NAME where NAME is a parameter, and a parameter otherwise.
   State state_of(const std::string& tensor) const {
@@ -143,38 +162,59 @@ class TensorSource : public ElementSource {
       const std::string suffix = fmt::format(".{}", name(state));
       if (!tensor.ends_with(suffix)) continue;
       const std::string of = tensor.substr(0, tensor.size() - suffix.size());
-      if (files_.find(of) != nullptr && state_of(of) == State::param) return state;
+      if (named_.contains(of) && state_of(of) == State::param) return state;
     }
     return State::param;
   }
 
-  const TensorFiles::Tensor* find_state(const SafetensorsEntry& param, State state,
-                                        const std::string& path) const {
-    const TensorFiles::Tensor* tensor = files_.find(fmt::format("{}.{}", param.name, name(state)));
-    if (tensor != nullptr && tensor->entry->shape != param.shape) {
-      throw InputError(
-          fmt::format("{}: '{}' does not have the shape of '{}'", path, tensor->entry->name, param.name));
+  const Named* find_state(const std::string& param, const Named& values, State state,
+                          const std::string& path) const {
+    const auto found = named_.find(fmt::format("{}.{}", param, name(state)));
+    if (found == named_.end()) return nullptr;
+    const SafetensorsEntry& entry = *found->second.entry;
+    if (entry.shape != values.entry->shape) {
+      throw InputError(fmt::format("{}: '{}' does not have the shape of '{}'", path, printable(entry.name),
+                                   printable(values.entry->name)));
     }
-    if (tensor != nullptr) check_dtype(*tensor->entry, path);
-    return tensor;
+    check_dtype(entry, path);
+    return &found->second;
   }
 
+  struct NaturalLess {
+    bool operator()(const std::string& a, const std::string& b) const { return natural_less(a, b); }
+  };
+
   TensorFiles files_;
-  std::vector<Tensors> params_;
+  std::vector<MappedTensor> tensors_;
+  std::map<std::string, Named, NaturalLess> named_;  ///< by the names they have from now on
+  std::vector<MappedTensor> params_;
+  std::vector<Sources> sources_;  ///< of params_
   std::vector<std::string> skipped_;
 };
 
 }  // namespace
 
-std::vector<std::string> import_safetensors(const std::string& path, const std::string& folder,
-                                            const LayoutOptions& layout, DType param_dtype,
-                                            const WriteOptions& options, bool skip_other_dtypes) {
-  const TensorSource source(path, skip_other_dtypes);
-  RunState state;
-  const auto recorded = source.metadata().find("zero1_state");
-  if (recorded != source.metadata().end()) state = parse_run_state(recorded->second, path);
-  write_checkpoint(folder, state, {"", source.specs(param_dtype), layout}, source, options);
-  return source.skipped();
+ImportPlan::ImportPlan(const std::string& path, const ImportOptions& options) {
+  if (path.ends_with(".h5") || path.ends_with(".hdf5")) {
+    source_ = open_gathered(path, options.names);
+  } else {
+    auto source = std::make_unique<TensorSource>(path, options.names, options.skip_other_dtypes);
+    skipped_ = source->skipped();
+    source_ = std::move(source);
+  }
+  if (const auto json = source_->state_json()) state_ = parse_run_state(*json, path);
+  rename_groups(state_.param_groups, source_->tensors());
+  ChosenLayout chosen = choose_layout(*source_, options.layout, path);
+  layout_case_ = std::move(chosen.layout_case);
+  params_ = std::move(chosen.params);
+}
+
+void ImportPlan::write(const std::string& folder, const WriteOptions& options) const {
+  std::vector<MappedSource::Param> params;
+  for (const int param : params_)
+    params.push_back(mapped_param(param, source_->params()[static_cast<std::size_t>(param)]));
+  const MappedSource mapped(*source_, std::move(params), options.workers);
+  write_checkpoint(folder, state_, layout_case_, mapped, options);
 }
 
 }  // namespace zero1::ckpt

@@ -7,8 +7,10 @@
 
 #include "ckpt/checkpoint.h"
 #include "ckpt/config_rules.h"
+#include "ckpt/mapped_source.h"
 #include "ckpt/train_hooks.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/train/weights.h"
 
 namespace zero1::ckpt {
@@ -21,7 +23,9 @@ class Loader::Impl {
   const std::string folder;
   const RunState state;
   const int dp_size;
-  std::vector<std::string> not_loaded;
+  std::vector<std::string> not_loaded;   ///< of the run
+  std::vector<std::string> left_behind;  ///< of the checkpoint
+  std::vector<std::string> notes;
   Agreement agreement;
   std::int64_t scheduled_sequences = 0;
 
@@ -33,18 +37,10 @@ class Loader::Impl {
         dp_size(checkpoint_->layout().options.dp_size),
         ranks_to_restore_(config.dp) {
     const std::vector<ParamSpec> wanted = make_model(config)->param_specs();
-    const std::vector<ParamSpec> stored = renamed(options);
-    check_fit(wanted, stored, options.strict);
-    for (const ParamSpec& spec : wanted) {
-      const auto found = std::find_if(stored.begin(), stored.end(),
-                                      [&](const ParamSpec& each) { return each.name == spec.name; });
-      if (found == stored.end()) {
-        not_loaded.push_back(spec.name);
-        stored_.emplace_back();
-      } else {
-        stored_.emplace_back(static_cast<int>(found - stored.begin()));
-      }
-    }
+    stored_ =
+        map_tensors(options.names, named_shapes(checkpoint_->layout().specs), StateTensors::none, folder);
+    notes = describe(stored_);
+    match(wanted, options.strict);
     if (not_loaded.size() == wanted.size()) {
       throw InputError(fmt::format("--load {}: has no parameter of the model", folder));
     }
@@ -68,11 +64,10 @@ class Loader::Impl {
   void fill(const BucketShard& shard, RankContext& context) const {
     std::vector<float> values;
     for (const ParamShard& row : shard.params) {
-      const std::optional<int> stored = stored_[static_cast<std::size_t>(row.param)];
-      if (!stored) continue;
+      if (!stored_of_[static_cast<std::size_t>(row.param)]) continue;
       const auto load = [&](State what, const TensorView& view) {
         values.resize(static_cast<std::size_t>(row.param_range.size()));
-        checkpoint_->read(*stored, what, row.param_range, values.data());
+        elements_->read(row.param, what, row.param_range, values.data());
         context.device.copy_from_host(context.compute, view.slice(row.gbuf_local), values.data());
         context.compute.synchronize();  // `values` is reused
       };
@@ -85,7 +80,9 @@ class Loader::Impl {
 
   /// A rank has read all it needs.
   void rank_restored() {
-    if (--ranks_to_restore_ == 0) checkpoint_.reset();
+    if (--ranks_to_restore_ > 0) return;
+    elements_.reset();
+    checkpoint_.reset();
   }
 
  private:
@@ -96,60 +93,59 @@ class Loader::Impl {
       for (const std::string& param : group.params) by_name[param] = {group.lr_mult, group.weight_decay_mult};
     }
     std::vector<std::optional<ParamMultipliers>> result;
-    for (const std::optional<int>& stored : stored_) {
+    for (const std::optional<int>& stored : stored_of_) {
       const auto found =
-          stored ? by_name.find(checkpoint_->layout().specs[static_cast<std::size_t>(*stored)].name)
-                 : by_name.end();
+          stored ? by_name.find(stored_[static_cast<std::size_t>(*stored)].stored) : by_name.end();
       result.push_back(found == by_name.end() ? std::nullopt : std::optional(found->second));
     }
     return result;
   }
 
-  /// The stored parameters under the names that the run gives them.
-  std::vector<ParamSpec> renamed(const LoadOptions& options) const {
-    std::vector<ParamSpec> specs = checkpoint_->layout().specs;
-    for (const auto& [from, to] : options.renames) {
-      const std::optional<int> param = checkpoint_->find(from);
-      if (!param) {
-        throw InputError(
-            fmt::format("--rename {}={}: {} has no parameter '{}'; `zero1 ckpt inspect` lists them", from, to,
-                        folder, from));
+  /// Finds each of the run's parameters in the checkpoint; what only one side has is refused when strict.
+  void match(const std::vector<ParamSpec>& wanted, bool strict) {
+    std::map<std::string_view, int> by_name;
+    for (std::size_t i = 0; i < stored_.size(); ++i) {
+      if (!stored_[i].excluded) by_name[stored_[i].name] = static_cast<int>(i);
+    }
+    std::vector<MappedSource::Param> sources;
+    std::vector<NamedShape> common;
+    for (const ParamSpec& spec : wanted) {
+      const auto found = by_name.find(spec.name);
+      if (found == by_name.end()) {
+        not_loaded.push_back(spec.name);
+        stored_of_.emplace_back();
+        sources.emplace_back();
+        continue;
       }
-      if (to.empty()) throw InputError(fmt::format("--rename {}=: the new name is missing", from));
-      specs[static_cast<std::size_t>(*param)].name = to;
+      stored_of_.emplace_back(found->second);
+      sources.push_back(mapped_param(found->second, stored_[static_cast<std::size_t>(found->second)]));
+      common.push_back({spec.name, spec.shape});
+      by_name.erase(found);
     }
-    std::set<std::string_view> names;
-    for (const ParamSpec& spec : specs) {
-      if (names.insert(spec.name).second) continue;
-      throw InputError(fmt::format(
-          "--rename: '{}' would be the name of two of the parameters of {}; rename the other one too",
-          spec.name, folder));
+    for (const MappedTensor& tensor : stored_) {
+      if (!tensor.excluded && by_name.contains(tensor.name)) left_behind.push_back(tensor.name);
     }
-    return specs;
+    check_fit(named_shapes(wanted), common, strict);
+    elements_.emplace(*checkpoint_, std::move(sources));
   }
 
-  void check_fit(const std::vector<ParamSpec>& wanted, const std::vector<ParamSpec>& stored,
+  /// `common` of what is `wanted` is in the checkpoint, too.
+  void check_fit(const std::vector<NamedShape>& wanted, const std::vector<NamedShape>& common,
                  bool strict) const {
-    std::vector<ParamSpec> common_wanted = wanted;
-    std::vector<ParamSpec> common_stored = stored;
-    if (!strict) {
-      const auto keep_common = [](std::vector<ParamSpec>& specs, const std::vector<ParamSpec>& others) {
-        std::erase_if(specs, [&](const ParamSpec& spec) {
-          return std::none_of(others.begin(), others.end(),
-                              [&](const ParamSpec& other) { return other.name == spec.name; });
-        });
-      };
-      keep_common(common_wanted, stored);
-      keep_common(common_stored, wanted);
-    }
-    const std::string faults = compare_params(common_wanted, common_stored);
-    if (faults.empty()) return;
-    throw InputError(
-        fmt::format("--load {}: does not fit the model:{}{}", folder, faults,
-                    strict ? "\nLoad what fits with --no-strict, or give names with --rename" : ""));
+    std::vector<MappedTensor> offered = stored_;
+    const std::set<std::string_view> unexpected(left_behind.begin(), left_behind.end());
+    std::erase_if(offered, [&](const MappedTensor& each) { return unexpected.contains(each.name); });
+    const TensorFit loose = compare_tensors(common, offered);
+    const TensorFit fit = strict ? compare_tensors(wanted, stored_) : loose;
+    if (fit.faults.empty()) return;
+    const bool loose_helps = strict && loose.faults.empty() && !common.empty();
+    throw InputError(fmt::format("--load {}: does not fit the model:{}{}{}", folder, fit.faults, fit.advice,
+                                 loose_helps ? "\nLoad what both sides have with --no-strict" : ""));
   }
 
-  std::vector<std::optional<int>> stored_;  ///< the checkpoint's index of each parameter of the run
+  std::vector<MappedTensor> stored_;           ///< the checkpoint's parameters
+  std::vector<std::optional<int>> stored_of_;  ///< which of them each parameter of the run is
+  std::optional<MappedSource> elements_;       ///< by parameter of the run
   std::atomic<int> ranks_to_restore_;
 };
 
@@ -184,8 +180,14 @@ const TrainConfig& Loader::config() const {
   return impl_->agreement.config;
 }
 
-const std::vector<std::string>& Loader::notes() const {
-  return impl_->agreement.notes;
+std::vector<std::string> Loader::notes() const {
+  std::vector<std::string> notes = impl_->notes;
+  for (const std::string& name : impl_->not_loaded)
+    notes.push_back(fmt::format("not in the checkpoint: {}; it keeps its initial value", printable(name)));
+  for (const std::string& name : impl_->left_behind)
+    notes.push_back(fmt::format("not in the model: {}; the run goes on without it", printable(name)));
+  notes.insert(notes.end(), impl_->agreement.notes.begin(), impl_->agreement.notes.end());
+  return notes;
 }
 
 const std::string& Loader::folder() const {
@@ -198,6 +200,10 @@ std::int64_t Loader::step() const {
 
 std::vector<std::string> Loader::not_loaded() const {
   return impl_->not_loaded;
+}
+
+std::vector<std::string> Loader::left_behind() const {
+  return impl_->left_behind;
 }
 
 int Loader::dp_size() const {

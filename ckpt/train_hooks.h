@@ -4,10 +4,10 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ckpt/hyperparameters.h"
+#include "core/data/name_rules.h"
 #include "core/train/trainer.h"
 
 namespace zero1::ckpt {
@@ -24,8 +24,7 @@ struct LoadOptions {
   std::optional<std::int64_t> step;  ///< of a folder, which; the latest without
   bool strict = true;                ///< off: what only one side has is left alone
   bool weights_only = false;         ///< a new run from these parameters: no moments, no step
-  /// Stored name to the run's name.
-  std::vector<std::pair<std::string, std::string>> renames = {};
+  NameRules names = {};              ///< what the run calls the stored parameters
   Hyperparameters hyperparameters = Hyperparameters::must_agree;
   std::vector<std::string> allowed_changes = {};  ///< of the configuration (config_rules.h)
 };
@@ -75,13 +74,17 @@ class Loader {
 
   /// What to run: the configuration with what the checkpoint decides.
   const TrainConfig& config() const;
-  /// What differs and was decided, a line each.
-  const std::vector<std::string>& notes() const;
+  /// What people must hear, a line each: what the names' rules did, what only one side has, and what differs
+  /// and was decided.
+  std::vector<std::string> notes() const;
   const std::string& folder() const;
   std::int64_t step() const;
   int dp_size() const;
   /// Parameters of the run that the checkpoint lacks and that keep their initial values; only if not strict.
   std::vector<std::string> not_loaded() const;
+  /// Parameters of the checkpoint, as the run would call them, that the run does not have; only if not
+  /// strict.
+  std::vector<std::string> left_behind() const;
 
  private:
   class Impl;

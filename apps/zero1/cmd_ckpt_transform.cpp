@@ -1,5 +1,6 @@
 // zero1 ckpt gather, reshard, export, import: what writes.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <map>
@@ -8,10 +9,13 @@
 #include "apps/zero1/cmd_ckpt.h"
 #include "apps/zero1/cmd_ckpt_progress.h"
 #include "apps/zero1/flag_values.h"
+#include "apps/zero1/layout_spec.h"
+#include "apps/zero1/name_flags.h"
 #include "ckpt/gather.h"
 #include "ckpt/import.h"
 #include "ckpt/pieces.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/layout/range_map.h"
 
@@ -34,6 +38,9 @@ struct Flags {
   bool skip_other_dtypes = false;
   std::string max_shard_size;
   std::string dtype;
+  std::string layout;
+  std::string layout_case;
+  NameRules names;
 };
 
 std::int64_t mem_limit(const Flags& flags) {
@@ -123,32 +130,89 @@ void run_gather(const Flags& flags) {
           fmt::format("--max-shard-size {}: at least 1 byte, for a .safetensors file", flags.max_shard_size));
     }
   }
-  std::vector<std::string> written{flags.target};
+  options.names = flags.names;
+  ckpt::GatheredFiles written;
   if (safetensors) {
     written = ckpt::gather_safetensors(source, flags.target, options);
   } else {
-    ckpt::gather_hdf5(source, flags.target, options);
+    written = {{flags.target}, ckpt::gather_hdf5(source, flags.target, options)};
   }
-  for (const std::string& path : written) {
+  for (const std::string& note : written.notes) fmt::print("{}\n", note);
+  for (const std::string& path : written.paths) {
     fmt::print("{}: {}\n", path, format_bytes(static_cast<std::int64_t>(std::filesystem::file_size(path))));
   }
 }
 
-void run_import(const Flags& flags) {
-  LayoutOptions layout;
-  apply_layout_flags(flags, layout);
-  const std::optional<DType> dtype = parse_dtype(flags.dtype.empty() ? "float32" : flags.dtype);
-  if (!dtype) throw InputError(fmt::format("--dtype {}: float32, bfloat16 or float16", flags.dtype));
-  const std::vector<std::string> skipped = ckpt::import_safetensors(
-      flags.source, flags.target, layout, *dtype, write_options(flags), flags.skip_other_dtypes);
-  for (const std::string& tensor : skipped) fmt::print("left out: {}\n", tensor);
-  fmt::print("{}: dp {}\n", flags.target, layout.dp_size);
+/// --layout: a file's only case, or the one that --case names, or a checkpoint's own.
+LayoutCase given_layout(const Flags& flags) {
+  if (std::filesystem::is_directory(flags.layout)) return ckpt::Checkpoint(flags.layout).layout_case();
+  LayoutFile file = parse_layout_file(layout_spec_text(flags.layout), "--layout " + flags.layout);
+  std::vector<std::string> names;
+  for (LayoutFile::Entry& entry : file.entries) {
+    if (flags.layout_case.empty() ? file.entries.size() == 1 : entry.layout_case.name == flags.layout_case)
+      return std::move(entry.layout_case);
+    names.push_back(entry.layout_case.name);
+  }
+  if (flags.layout_case.empty()) {
+    throw InputError(fmt::format("--layout {}: has {}, choose one with --case NAME; there are: {}",
+                                 flags.layout, counted(file.entries.size(), "case"), fmt::join(names, ", ")));
+  }
+  throw InputError(fmt::format("--case {}: {} has no case of that name; there are: {}", flags.layout_case,
+                               flags.layout, fmt::join(names, ", ")));
 }
 
-void add_layout_flags(CLI::App& command, const std::shared_ptr<Flags>& flags, bool dp_required) {
-  command.add_option("--dp", flags->dp, "Ranks of the new checkpoint")
-      ->check(CLI::Range(1, max_dp_size))
-      ->required(dp_required);
+ckpt::ImportOptions import_options(const Flags& flags) {
+  ckpt::ImportOptions options;
+  options.names = flags.names;
+  options.skip_other_dtypes = flags.skip_other_dtypes;
+  options.layout.ignore_recorded = flags.layout == "none";
+  options.layout.dp_size = flags.dp;
+  options.layout.adjust = [&flags](LayoutOptions& layout) { apply_layout_flags(flags, layout); };
+  if (!flags.layout.empty() && !options.layout.ignore_recorded) {
+    options.layout.given = given_layout(flags);
+    options.layout.given_source = flags.layout;
+  } else if (!flags.layout_case.empty()) {
+    throw InputError("--case needs --layout CASE.json");
+  }
+  if (!flags.dtype.empty()) {
+    options.layout.dtype = parse_dtype(flags.dtype);
+    if (!options.layout.dtype)
+      throw InputError(fmt::format("--dtype {}: float32, bfloat16 or float16", flags.dtype));
+  }
+  return options;
+}
+
+/// What becomes of every tensor.
+void print_import_plan(const ckpt::ImportPlan& plan) {
+  const auto shape_of = [](const std::vector<std::int64_t>& shape) {
+    return fmt::format("[{}]", fmt::join(shape, ", "));
+  };
+  fmt::print("{:<52}{:>20}  {}\n", "tensor", "shape", "becomes");
+  for (const MappedTensor& tensor : plan.tensors()) {
+    std::string becomes = "left out";
+    if (!tensor.excluded) becomes = printable(tensor.name);
+    if (tensor.transposed && !tensor.excluded) becomes += " " + shape_of(tensor.shape) + ", transposed";
+    fmt::print("{:<52}{:>20}  {}\n", printable(tensor.stored), shape_of(tensor.stored_shape()), becomes);
+  }
+}
+
+void run_import(const Flags& flags) {
+  const ckpt::ImportPlan plan(flags.source, import_options(flags));
+  const Layout layout = compute_layout(plan.layout_case().params, plan.layout_case().options);
+  if (flags.dry_run) {
+    ckpt::refuse_existing(flags.target, "folder");
+    print_import_plan(plan);
+  }
+  for (const std::string& tensor : plan.skipped()) fmt::print("left out: {}\n", tensor);
+  for (const std::string& note : describe(plan.tensors())) fmt::print("{}\n", note);
+  if (!flags.dry_run) plan.write(flags.target, write_options(flags));
+  fmt::print("{}: {}{}, dp {}\n", flags.target, flags.dry_run ? "would have " : "",
+             counted(layout.specs.size(), "parameter"), layout.options.dp_size);
+}
+
+void add_layout_flags(CLI::App& command, const std::shared_ptr<Flags>& flags) {
+  command.add_option("--dp", flags->dp, "Ranks of the new checkpoint (default: as SRC says)")
+      ->check(CLI::Range(1, max_dp_size));
   command
       .add_option("--expert-dp", flags->expert_dp,
                   "Ranks that share expert-parallel parameters (default: --dp)")
@@ -173,13 +237,18 @@ void add_common(CLI::App& command, Flags& flags, const char* source, const char*
 
 constexpr const char* a_checkpoint = "A checkpoint, or a folder of them";
 
-constexpr const char* gather_examples = R"(Examples:
+const std::string gather_examples = R"(Examples:
   zero1 ckpt gather runs all.h5                    the latest step: parameters, states, as h5py reads them
   zero1 ckpt export runs model.safetensors --model-only --dtype bfloat16
   zero1 ckpt export runs model.safetensors --max-shard-size 5GB   with an index, as Hugging Face cuts
   zero1 ckpt gather runs early.h5 --ckpt-step 100
 
-`gather` and `export` are the same. Ctrl-C leaves nothing behind.)";
+  zero1 ckpt export runs for_transformers.safetensors --model-only --transpose '.*\.(c_attn|c_fc|c_proj)\.weight'
+
+)" + std::string(pattern_help) + R"(
+
+`gather` and `export` are the same. `zero1 ckpt import` makes the same checkpoint of what they write: the file
+carries its layout. Ctrl-C leaves nothing behind.)";
 
 constexpr const char* reshard_examples = R"(Examples:
   zero1 ckpt reshard runs for24 --dp 24 --dry-run  who would read how much from whom
@@ -189,10 +258,21 @@ constexpr const char* reshard_examples = R"(Examples:
 
 Back at the old number of ranks every bit is the same. Ctrl-C leaves nothing behind.)";
 
-constexpr const char* import_examples = R"(Examples:
-  zero1 ckpt import model.safetensors runs --dp 8
+const std::string import_examples = R"(Examples:
+  zero1 ckpt import exported.safetensors back      the checkpoint that it was exported from, on the same ranks
+  zero1 ckpt import gathered.h5 back --dp 8        the same for 8 ranks
   zero1 ckpt import model.safetensors.index.json runs --dp 8 --dtype bfloat16
-  zero1 train ... --load runs --load-weights-only  a new run from these parameters)";
+  zero1 ckpt import gpt2.safetensors runs --dp 8 --dry-run --rename 'transformer\.(.*)=\1' \
+      --exclude '.*\.attn\.(bias|masked_bias)|lm_head\.weight' --transpose '.*\.(c_attn|c_fc|c_proj)\.weight'
+  zero1 ckpt import foreign.safetensors runs --layout case.json
+  zero1 train ... --load runs --load-weights-only  a new run from these parameters
+
+)" + std::string(pattern_help) + R"(
+
+Files of other programs do not say in which order a model has its parameters, which is the shared embedding and
+which belong to experts; buckets, and so who owns what, depend on it. --layout says it: a SPEC as `zero1 layout`
+takes it (`zero1 ckpt inspect DIR --json | jq .layout` prints one), or a checkpoint whose layout it is to be.
+Without it, parameters stand in the natural order of their names, h.2 before h.10.)";
 
 /// The command has two names.
 void add_gather(CLI::App& ckpt, const char* name, const char* description,
@@ -205,6 +285,7 @@ void add_gather(CLI::App& ckpt, const char* name, const char* description,
   gather->add_option("--max-shard-size", flags->max_shard_size,
                      "Several safetensors files of at most so many bytes, such as 5GB, and the index that "
                      "Hugging Face's libraries read");
+  add_name_flags(*gather, flags->names);
   gather->callback([flags] { run_interruptible([&] { run_gather(*flags); }); });
   gather->footer(gather_examples);
 }
@@ -219,20 +300,30 @@ void add_ckpt_transforms(CLI::App& ckpt) {
   CLI::App* reshard = ckpt.add_subcommand("reshard", "The same checkpoint for another number of ranks");
   add_common(*reshard, *flags, a_checkpoint, "The new checkpoint's folder");
   reshard->add_option("--ckpt-step", flags->step, "Which step of a folder (default: the latest)");
-  add_layout_flags(*reshard, flags, false);
+  add_layout_flags(*reshard, flags);
   reshard->add_flag("--dry-run", flags->dry_run, "Print who reads what from where, write nothing");
   reshard->callback([flags] { run_interruptible([&] { run_reshard(*flags); }); });
   reshard->footer(reshard_examples);
 
   CLI::App* importer = ckpt.add_subcommand(
       "import",
-      "A checkpoint from safetensors: parameters, and NAME.exp_avg, NAME.exp_avg_sq where it has them");
-  add_common(*importer, *flags, "FILE.safetensors, or the .safetensors.index.json of several",
+      "A checkpoint from safetensors or gathered HDF5, with optimizer states where the file has them");
+  add_common(*importer, *flags,
+             "FILE.safetensors, the .safetensors.index.json of several, or a gathered FILE.h5",
              "The new checkpoint's folder");
-  importer->add_option("--dtype", flags->dtype, "Of the parameters in training (default: float32)");
-  add_layout_flags(*importer, flags, true);
+  importer->add_option("--dtype", flags->dtype,
+                       "Of all parameters in training (default: as the layout says, else float32)");
+  importer
+      ->add_option("--layout", flags->layout,
+                   "Order, marks and dtypes of parameters, and the options: a SPEC of `zero1 layout`, or a "
+                   "checkpoint; none: by names (default: as SRC was exported, else by names)")
+      ->type_name("CASE.json");
+  importer->add_option("--case", flags->layout_case, "Of a list in CASE.json, the case of this name");
+  add_layout_flags(*importer, flags);
   importer->add_flag("--skip-other-dtypes", flags->skip_other_dtypes,
                      "Leave out tensors that are no floating-point numbers, such as masks and counters");
+  importer->add_flag("--dry-run", flags->dry_run, "Print what becomes of each tensor, write nothing");
+  add_name_flags(*importer, flags->names);
   importer->callback([flags] { run_interruptible([&] { run_import(*flags); }); });
   importer->footer(import_examples);
 }

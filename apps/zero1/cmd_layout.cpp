@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -14,6 +12,7 @@
 
 #include "apps/zero1/commands.h"
 #include "apps/zero1/flag_values.h"
+#include "apps/zero1/layout_spec.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/units.h"
@@ -21,8 +20,6 @@
 #include "core/layout/json.h"
 #include "core/layout/svg.h"
 #include "core/layout/table.h"
-#include "core/trace/format.h"
-#include "core/trace/reader.h"
 
 namespace zero1::app {
 namespace {
@@ -74,23 +71,6 @@ void choose_case(LayoutFile& file, const std::string& wanted, const std::string&
 /// The SPEC as messages name it.
 std::string source_of(const Flags& flags) {
   return flags.spec == "-" ? "standard input" : flags.spec;
-}
-
-bool is_recording(const std::string& path) {
-  std::error_code none;
-  if (!std::filesystem::is_regular_file(path, none)) return false;
-  auto begin = trace::format::file_magic;
-  begin.fill(0);
-  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
-  return begin == trace::format::file_magic;
-}
-
-/// The file itself, or what a recording says of the run's layout.
-std::string spec_text(const Flags& flags) {
-  if (!is_recording(flags.spec)) return read_file(flags.spec);
-  const std::string layout = trace::Reader(flags.spec).info().layout_json;
-  if (layout != "null") return layout;
-  throw InputError(fmt::format("{}: this recording does not say what its layout was", flags.spec));
 }
 
 std::vector<ComputedCase> compute_all(const Flags& flags, LayoutFile& file) {
@@ -201,7 +181,7 @@ int run(const Flags& flags) {
     throw InputError(
         fmt::format("--svg {}: is the SPEC itself; name another file for the picture", flags.svg));
   }
-  LayoutFile file = parse_layout_file(spec_text(flags), source_of(flags));
+  LayoutFile file = parse_layout_file(layout_spec_text(flags.spec), source_of(flags));
   if (!flags.case_name.empty()) choose_case(file, flags.case_name, source_of(flags));
   const std::vector<ComputedCase> cases = compute_all(flags, file);
   int status = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/zero1/commands.h"
+#include "apps/zero1/name_flags.h"
 #include "apps/zero1/noted_signals.h"
 #include "apps/zero1/train_job.h"
 #include "apps/zero1/train_report.h"
@@ -33,15 +34,7 @@ int run_train(const TrainOptions& options) {
   const TrainConfig& config = job.config();
   const MachineFactory make_machine = job.machine();
   print_header(config);
-  if (job.loader()) {
-    fmt::print("{} {}: step {}, saved at dp {}\n",
-               options.load.weights_only ? "A new run, with the parameters of" : "Going on from",
-               job.loader()->folder(), job.loader()->step(), job.loader()->dp_size());
-    for (const std::string& name : job.loader()->not_loaded()) {
-      fmt::print("  not in the checkpoint: {}\n", name);
-    }
-    for (const std::string& note : job.loader()->notes()) fmt::print("  {}\n", note);
-  }
+  job.print_origin();
   if (job.saver()) {
     const bool goes_on = job.loader() && !options.load.weights_only;
     note_later_checkpoints(options.save.folder, goes_on ? job.loader()->step() : 0);
@@ -76,7 +69,8 @@ void add_train_command(CLI::App& app, int& status) {
   CLI::App* cmd =
       app.add_subcommand("train", "Train a model on in-process ranks with the whole ZeRO-1 pipeline");
   cmd->footer(
-      "Examples:\n"
+      std::string(pattern_help) +
+      "\n\nExamples:\n"
       "  zero1 train --dp 4 --train-iters 50\n"
       "  zero1 train --dp 4 --data book.txt --bf16 --overlap-grad-reduce --overlap-param-gather \\\n"
       "              --ddp-num-buckets 8 --link-gbps 1 --trace run.trace --svg map.svg\n"

@@ -8,6 +8,7 @@
 
 #include "apps/zero1/config_file.h"
 #include "apps/zero1/flag_values.h"
+#include "apps/zero1/name_flags.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
@@ -31,6 +32,13 @@ void add_model_flags(CLI::App& cmd, TrainOptions& o) {
   cmd.add_option("--max-position-embeddings", c.max_position_embeddings,
                  "Rows of wpe (default: --seq-length)")
       ->group(group);
+  cmd.add_option("--vocab-size", c.vocab_size,
+                 "Size of the vocabulary: every token of the data is below it (default: 256, bytes)")
+      ->group(group);
+  cmd.add_option("--make-vocab-size-divisible-by", c.make_vocab_size_divisible_by,
+                 "Pad the embedding to a multiple of this; padding takes part in the softmax, as in Megatron")
+      ->group(group)
+      ->capture_default_str();
   auto* bf16 =
       cmd.add_flag("--bf16", o.bf16, "Parameters and activations in bfloat16, main parameters in fp32");
   auto* fp16 = cmd.add_flag("--fp16", o.fp16, "The same in float16, with loss scaling");
@@ -47,9 +55,16 @@ void add_model_flags(CLI::App& cmd, TrainOptions& o) {
 void add_data_flags(CLI::App& cmd, TrainOptions& o) {
   TrainConfig& c = o.config;
   const std::string group = "Data and batches";
-  cmd.add_option("--data", c.data, "Train on the bytes of this file (default: a generated arithmetic corpus)")
+  cmd.add_option(
+         "--data", c.data,
+         "Train on the bytes of this file, or on its token ids where its name ends in .bin: uint16, or as "
+         "a header of llm.c says (default: a generated arithmetic corpus)")
       ->group(group)
       ->type_name("FILE");
+  cmd.add_option(
+         "--token-dtype", o.token_dtype,
+         "How the data's tokens are stored, whatever the file is called: uint16, uint32, or uint8 for bytes")
+      ->group(group);
   cmd.add_flag("--shuffle", c.shuffle, "Visit the sequences in a seeded random order")->group(group);
   cmd.add_option("--dp", c.dp, "Data-parallel ranks, as threads of this process")
       ->group(group)
@@ -68,7 +83,7 @@ void add_data_flags(CLI::App& cmd, TrainOptions& o) {
       ->type_name("START INCREMENT SAMPLES")
       ->expected(3);
   cmd.add_option("--train-iters", c.train_iters, "Iterations")->group(group)->capture_default_str();
-  cmd.add_option("--valid-data", c.valid_data, "Evaluate on the bytes of this file")
+  cmd.add_option("--valid-data", c.valid_data, "Evaluate on this file, read as --data")
       ->group(group)
       ->type_name("FILE");
   cmd.add_option("--eval-interval", c.eval_interval, "Evaluate every so many iterations (0: never)")
@@ -209,9 +224,13 @@ void add_machine_flags(CLI::App& cmd, TrainOptions& o) {
       ->type_name("FILE");
   cmd.add_option("--metrics", o.metrics,
                  "Write one JSON object per iteration: step, loss, grad_norm, lr, tokens, ms, comm_ms, "
-                 "exposed_comm_ms, overlap")
+                 "exposed_comm_ms, overlap; or the same as a table where the name ends in .csv")
       ->group(output)
       ->type_name("FILE.jsonl");
+  cmd.add_option("--tensorboard-dir", o.tensorboard_dir,
+                 "Write the metrics as an event file of TensorBoard into this folder")
+      ->group(output)
+      ->type_name("DIR");
   cmd.add_option("--trace", c.trace, "Record every event; see `zero1 trace --help`")
       ->group(output)
       ->type_name("FILE");
@@ -245,15 +264,12 @@ void add_checkpoint_flags(CLI::App& cmd, TrainOptions& o) {
       ->group(group)
       ->type_name("DIR");
   cmd.add_flag("--strict,!--no-strict", o.load.strict,
-               "--no-strict: load the parameters that both have, leave the others as they are")
+               "--no-strict: load the parameters that both have, and list those that only one side has")
       ->group(group);
   cmd.add_flag("--load-weights-only", o.load.weights_only,
                "A new run from these parameters: no moments, no step, no data position")
       ->group(group);
-  cmd.add_option("--rename", o.renames, "OLD=NEW: a stored parameter under another name; may be repeated")
-      ->group(group)
-      ->expected(1)
-      ->take_all();
+  add_name_flags(cmd, o.names, "Names of stored tensors (--load, --init)");
   cmd.add_option(
          "--allow-change", o.allowed_changes,
          "Names of flags, as seq-length,data: they may be other than in the checkpoint, although the run "
@@ -375,6 +391,13 @@ TrainConfig train_config(const TrainOptions& o) {
   if (o.bf16 && o.fp16) throw InputError("--bf16 and --fp16 exclude each other");
   if (o.bf16) config.param_dtype = DType::bf16;
   if (o.fp16) config.param_dtype = DType::fp16;
+  if (!o.token_dtype.empty()) {
+    const std::optional<TokenDType> dtype = parse_token_dtype(o.token_dtype);
+    if (!dtype) {
+      throw InputError(fmt::format("--token-dtype must be uint8, uint16 or uint32, got '{}'", o.token_dtype));
+    }
+    config.token_dtype = *dtype;
+  }
   config.data_parallel.grad_reduce_in_fp32 = !o.grad_reduce_in_low_precision;
   const std::optional<LrDecayStyle> style = parse_lr_decay_style(o.lr_decay_style);
   if (!style) {
@@ -401,6 +424,7 @@ TrainConfig train_config(const TrainOptions& o) {
   require_not_negative(o.log_interval, "--log-interval");
   require_not_negative(o.save.interval, "--save-interval");
   require_not_negative(o.save.keep_last, "--keep-last");
+  config.init_names = o.names;
   for (const std::string& text : o.param_groups)
     config.optimizer.param_groups.push_back(parse_param_group(text));
   return resolve(std::move(config));

@@ -22,12 +22,14 @@ struct TrainOptions {
   std::string bucket_size;
   std::vector<std::string> param_groups;
   std::string config_file;
+  std::string token_dtype;  ///< empty: by the file's name
   std::string metrics;
+  std::string tensorboard_dir;
   std::string svg;
   std::int64_t log_interval = 1;
   ckpt::SaveOptions save;
   ckpt::LoadOptions load;
-  std::vector<std::string> renames;
+  NameRules names;  ///< of what --load or --init reads
   std::vector<std::string> allowed_changes;
   bool override_schedule = false;
   bool use_checkpoint_schedule = false;

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "apps/zero1/metrics_file.h"
+#include "apps/zero1/tensorboard_file.h"
 #include "apps/zero1/train_flags.h"
 #include "core/train/machine.h"
 #include "core/train/trainer.h"
@@ -27,6 +28,10 @@ class TrainJob {
   /// The map that --svg asks for. Throws Error.
   void draw(const TrainSummary& summary) const;
 
+  /// Prints what the run begins with, and everything that loading decided or left out. Throws InputError
+  /// where
+  /// --init does not fit.
+  void print_origin() const;
   const std::optional<ckpt::Loader>& loader() const { return loader_; }
   const std::optional<ckpt::Saver>& saver() const { return saver_; }
 
@@ -36,6 +41,7 @@ class TrainJob {
   TrainOptions options_;
   TrainConfig config_;
   MetricsFile metrics_;
+  TensorboardFile tensorboard_;
   std::optional<ckpt::Loader> loader_;
   std::optional<ckpt::Saver> saver_;
 };

@@ -116,6 +116,12 @@ void print_header(const TrainConfig& config) {
              name(config.param_dtype), config.dp, config.global_batch_size,
              counted(config.num_microbatches(), "microbatch", "microbatches"), config.micro_batch_size,
              counted(config.tokens_per_step(), "token"));
+  if (config.padded_vocab_size() != 256) {
+    fmt::print("vocabulary {}", counted(config.vocab_size, "token"));
+    if (config.padded_vocab_size() != config.vocab_size)
+      fmt::print(", padded to {}", format_count(config.padded_vocab_size()));
+    fmt::print("\n");
+  }
   fmt::print("distributed optimizer {}, overlap grad reduce {}, overlap param gather {}",
              on_off(d.use_distributed_optimizer), on_off(d.overlap_grad_reduce),
              on_off(d.overlap_param_gather));

@@ -105,6 +105,10 @@ ParamSpec parse_param(const json& object, const std::string& where) {
 
 /// `case` itself, or an object that holds one and perhaps what it should give.
 LayoutFile::Entry parse_entry(const json& object) {
+  if (object.is_object() && object.contains("buckets") && !object.contains("params")) {
+    throw InputError(
+        "this is an `expect`, what `zero1 layout --json` prints of one case; expected the case itself");
+  }
   if (!object.is_object() || !object.contains("case")) return {parse_layout_case(object), ""};
   const Fields fields(object, "", {"case", "expect"});
   return {parse_layout_case(fields.at("case")), fields.has("expect") ? fields.array("expect").dump() : ""};

@@ -85,6 +85,10 @@ class Model {
   /// Forward for the loss alone; keeps nothing.
   virtual void evaluate(const Batch& batch, TensorView loss_sum, ModelHooks& hooks) = 0;
 
+  /// Forward for the token that follows each sequence: writes `logits`, [sequences, vocabulary] of the
+  /// parameters' dtype. The batch needs no targets. Keeps nothing.
+  virtual void next_token_logits(const Batch& batch, TensorView logits, ModelHooks& hooks) = 0;
+
   /// The initial values of one parameter in fp32, a function of (seed, param) alone: the same on every
   /// rank and for every dtype.
   virtual std::vector<float> initial_values(int param, std::uint64_t seed) const = 0;

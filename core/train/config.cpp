@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <thread>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/model/gpt.h"
@@ -80,6 +81,34 @@ void check_loss_scale(const LossScalerConfig& s) {
   require_positive(s.hysteresis, "--hysteresis");
 }
 
+void resolve_vocabulary(TrainConfig& c) {
+  constexpr std::int64_t most = 1 << 24;
+  for (const auto& [flag, path] : {std::pair{"--data", &c.data}, std::pair{"--valid-data", &c.valid_data}}) {
+    require(
+        c.vocab_size != 0 || path->empty() || !holds_token_ids(*path, c.token_dtype),
+        fmt::format("{} {}: is read as a file of token ids, which needs --vocab-size N (50257 for GPT-2's "
+                    "tokens); to train on its bytes give --token-dtype uint8",
+                    flag, *path));
+  }
+  require(c.data.empty() || c.valid_data.empty() ||
+              holds_token_ids(c.data, c.token_dtype) == holds_token_ids(c.valid_data, c.token_dtype),
+          fmt::format(
+              "--data {} and --valid-data {}: one is read as bytes and one as token ids; say how both are "
+              "stored with --token-dtype",
+              c.data, c.valid_data));
+  require(c.token_dtype == TokenDType::automatic || !c.data.empty(), "--token-dtype needs --data FILE");
+  if (c.vocab_size == 0) c.vocab_size = 256;
+  require_size(c.vocab_size, most, "--vocab-size");
+  constexpr std::int64_t ascii = 128;
+  require(
+      !c.data.empty() || c.vocab_size >= ascii,
+      fmt::format("--vocab-size must be at least {} for the generated corpus, got {}", ascii, c.vocab_size));
+  require_size(c.make_vocab_size_divisible_by, most, "--make-vocab-size-divisible-by");
+  require(c.padded_vocab_size() <= most,
+          fmt::format("--make-vocab-size-divisible-by {} pads --vocab-size {} to {}, at most {} is possible",
+                      c.make_vocab_size_divisible_by, c.vocab_size, c.padded_vocab_size(), most));
+}
+
 void check_data_parallel(const TrainConfig& c) {
   const DataParallelConfig& d = c.data_parallel;
   if (d.bucket_size_elems) require_positive(*d.bucket_size_elems, "--ddp-bucket-size");
@@ -135,6 +164,7 @@ TrainConfig resolve(TrainConfig c) {
   require(c.model != "gpt" || c.hidden_size % c.num_attention_heads == 0,
           fmt::format("--num-attention-heads ({}) must divide --hidden-size ({})", c.num_attention_heads,
                       c.hidden_size));
+  resolve_vocabulary(c);
   require_size(c.seq_length, most, "--seq-length");
   require_size(c.micro_batch_size, 1 << 20, "--micro-batch-size");
   require_size(c.train_iters, std::numeric_limits<std::int32_t>::max(), "--train-iters");
@@ -178,12 +208,14 @@ TrainConfig resolve(TrainConfig c) {
 std::unique_ptr<Model> make_model(const TrainConfig& c) {
   if (c.model == "mlp") {
     MlpConfig mlp;
+    mlp.vocab_size = c.padded_vocab_size();
     mlp.hidden_size = c.hidden_size;
     mlp.num_layers = c.num_layers;
     mlp.param_dtype = c.param_dtype;
     return make_mlp(mlp);
   }
   GptConfig gpt;
+  gpt.vocab_size = c.padded_vocab_size();
   gpt.max_seq_len = c.max_position_embeddings;
   gpt.num_layers = c.num_layers;
   gpt.hidden_size = c.hidden_size;

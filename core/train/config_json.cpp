@@ -86,10 +86,10 @@ void add(Json& json, const LinkModel& config) {
 
 std::string to_json(const TrainConfig& config) {
   const auto& [model, num_layers, hidden_size, num_attention_heads, seq_length, max_position_embeddings,
-               param_dtype, data, valid_data, shuffle, seed, dp, micro_batch_size, global_batch_size,
-               rampup_batch_size, train_iters, lr, eval_interval, eval_iters, optimizer, data_parallel,
-               loss_scale, check_for_nan_in_loss, device, comm, tf32, threads_per_rank, link, init,
-               save_weights, trace] = config;
+               param_dtype, vocab_size, make_vocab_size_divisible_by, data, valid_data, token_dtype, shuffle,
+               seed, dp, micro_batch_size, global_batch_size, rampup_batch_size, train_iters, lr,
+               eval_interval, eval_iters, optimizer, data_parallel, loss_scale, check_for_nan_in_loss, device,
+               comm, tf32, threads_per_rank, link, init, init_names, save_weights, trace] = config;
   Json json{
       {"model", model},
       {"data", data},
@@ -99,6 +99,8 @@ std::string to_json(const TrainConfig& config) {
       {"seq_length", seq_length},
       {"max_position_embeddings", max_position_embeddings},
       {"params_dtype", name(param_dtype)},
+      {"vocab_size", vocab_size},
+      {"make_vocab_size_divisible_by", make_vocab_size_divisible_by},
       {"dp", dp},
       {"micro_batch_size", micro_batch_size},
       {"global_batch_size", global_batch_size},
@@ -107,6 +109,7 @@ std::string to_json(const TrainConfig& config) {
       {"seed", seed},
       {"shuffle", shuffle},
       {"valid_data", valid_data},
+      {"token_dtype", name(token_dtype)},
       {"eval_interval", eval_interval},
       {"eval_iters", eval_iters},
       {"device", device},
@@ -120,8 +123,16 @@ std::string to_json(const TrainConfig& config) {
   add(json, loss_scale);
   add(json, data_parallel);
   add(json, link);
-  // Not told: init, save_weights and trace, the files of one start.
+  // Not told: init, init_names, save_weights and trace, the files of one start.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);  // a path may be no UTF-8
+}
+
+std::string model_json(const TrainConfig& config) {
+  return Json{{"model", config.model},
+              {"num_attention_heads", config.num_attention_heads},
+              {"seq_length", config.seq_length},
+              {"vocab_size", config.vocab_size}}
+      .dump();
 }
 
 }  // namespace zero1

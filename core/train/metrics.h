@@ -31,6 +31,10 @@ struct StepMetrics {
 /// One line of a metrics file: `{"step": 1, "loss": …}`, without a newline.
 std::string to_json(const StepMetrics& metrics);
 
+/// The same as a line of a table; cells of what a step does not have are empty. Without a newline.
+std::string csv_header();
+std::string to_csv(const StepMetrics& metrics);
+
 /// Peak bytes of one rank by MemoryKind, and what plain data parallelism would hold.
 struct MemoryReport {
   std::int64_t parameters = 0;

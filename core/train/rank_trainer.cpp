@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/base/at.h"
 #include "core/base/error.h"
 #include "core/train/weights.h"
 
@@ -39,7 +40,7 @@ RankTrainer::RankTrainer(const TrainConfig& config, const RunData& data, Device&
   if (config.init.empty()) {
     init_weights(data_parallel_, config.seed);
   } else {
-    load_weights(data_parallel_, config.init);
+    load_weights(data_parallel_, config);
   }
   optimizer_.reload_model_params();
 }
@@ -59,9 +60,8 @@ Batch RankTrainer::load_batch(const TokenSource& source, std::int64_t first_sequ
   const std::int64_t sequences = config_.micro_batch_size;
   const std::int64_t length = config_.seq_length;
   const std::int64_t first = first_sequence + (microbatch * context_.dp_size() + context_.rank()) * sequences;
-  std::vector<std::int32_t>& host =
-      host_batches_[static_cast<std::size_t>(microbatch % config_.num_microbatches())].tokens;
-  host.resize(static_cast<std::size_t>(2 * sequences * length));
+  std::vector<std::int32_t>& host = at(host_batches_, microbatch % config_.num_microbatches()).tokens;
+  host.resize(2 * sequences * length);
   std::int32_t* tokens = host.data();
   std::int32_t* targets = tokens + sequences * length;
   for (std::int64_t s = 0; s < sequences; ++s)
@@ -117,7 +117,7 @@ void RankTrainer::check_loss() {
 
 StepMetrics RankTrainer::train_step() {
   const std::int64_t iteration = iteration_ + 1;
-  context_.tracer.set_step(static_cast<std::int32_t>(iteration));
+  context_.tracer.set_step(iteration);
   const auto step_span = span(Kind::step);
   const std::int64_t batch =
       global_batch_size_at(config_.rampup_batch_size, config_.global_batch_size, consumed_sequences_);
@@ -126,19 +126,18 @@ StepMetrics RankTrainer::train_step() {
   const bool fp16 = config_.param_dtype == DType::fp16;
   const double loss_scale = fp16 ? loss_scaler_.scale() : 1;
   // Each token's loss counts 1/(this rank's tokens); the average over ranks happens with the reduction.
-  const double rank_tokens = static_cast<double>(tokens) / context_.dp_size();
+  const double rank_tokens = 1.0 * tokens / context_.dp_size();
 
   data_parallel_.zero_grad_buffer();
   context_.device.ops().fill(context_.compute, loss_sum_.view(DType::fp64), 0);
   for (std::int64_t m = 0; m < microbatches; ++m) {
     // The trace has 16 bits for it: beyond, events carry the last number there is.
-    context_.tracer.set_microbatch(static_cast<std::int16_t>(std::min<std::int64_t>(m, INT16_MAX)));
+    context_.tracer.set_microbatch(std::min<std::int64_t>(m, INT16_MAX));
     const auto microbatch_span = span(Kind::microbatch);
     std::optional<DataParallel::NoSync> no_sync;
     if (m + 1 < microbatches) no_sync.emplace(data_parallel_);
     const Batch microbatch = load_batch(*data_.train, consumed_sequences_, m);
-    model_->forward(microbatch, loss_sum_.view(DType::fp64), static_cast<float>(loss_scale / rank_tokens),
-                    data_parallel_);
+    model_->forward(microbatch, loss_sum_.view(DType::fp64), loss_scale / rank_tokens, data_parallel_);
     emit_memory();
     model_->backward(data_parallel_);
   }
@@ -149,9 +148,9 @@ StepMetrics RankTrainer::train_step() {
   queue_loss_reduction();
   StepMetrics metrics;
   metrics.step = iteration;
-  metrics.lr = learning_rate(
-      config_.lr, static_cast<double>(scheduled_sequences_) / static_cast<double>(config_.global_batch_size));
+  metrics.lr = learning_rate(config_.lr, 1.0 * scheduled_sequences_ / config_.global_batch_size);
   const StepResult result = optimizer_.step(metrics.lr, 1 / loss_scale);
+  data_parallel_.start_param_sync();
   metrics.grad_norm = result.grad_norm;
   metrics.skipped = result.skipped;
   metrics.loss = global_mean_loss(tokens);

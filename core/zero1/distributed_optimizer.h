@@ -35,13 +35,15 @@ struct StepResult {
 
 /// Main parameters are fp32 copies of the owned elements; fp32 parameters are their own main
 /// parameters and are updated in place in the buffer. One call of `step` per iteration, after
-/// DataParallel::finish_grad_sync, on the rank's thread; all ranks make it.
+/// DataParallel::finish_grad_sync, on the rank's thread; all ranks make it. DataParallel::start_param_sync
+/// follows it.
 class DistributedOptimizer {
  public:
   /// Allocates the states and copies the parameters as they are now into the main parameters.
   DistributedOptimizer(DataParallel& data_parallel, const OptimizerConfig& config);
 
-  /// Gradients to main gradients, norm, clipping, AdamW, parameters back, and the all-gather's start.
+  /// Gradients to main gradients, norm, clipping, AdamW, parameters back: this rank's shards are current
+  /// then, the others' stale.
   /// `grad_multiplier` undoes a loss scale (its inverse) and is part of the norm. A non-finite gradient
   /// on any rank makes every rank skip the step.
   StepResult step(double lr, double grad_multiplier = 1);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ckpt/import.h"
 #include "ckpt/write.h"
 #include "core/base/random.h"
 
@@ -38,6 +39,13 @@ class PlacedValues : public ckpt::ElementSource {
     for (std::int64_t i = 0; i < range.size(); ++i) out[i] = value(param, state, range.start + i);
   }
 };
+
+/// Imports `path` for so many ranks.
+inline void import_as(const std::string& path, const std::string& folder, int dp_size,
+                      ckpt::ImportOptions options = {}) {
+  options.layout.dp_size = dp_size;
+  ckpt::ImportPlan(path, options).write(folder, {});
+}
 
 /// Counts the elements of a checkpoint that are not PlacedValues'.
 inline std::int64_t misplaced(const ckpt::Checkpoint& checkpoint) {

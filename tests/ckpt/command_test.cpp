@@ -246,3 +246,72 @@ TEST_CASE("what to load can be chosen: the step, names, what fits, weights alone
       test::run_zero1(tiny + "--lr 0.5 --train-iters 1 --load-weights-only " + load);
   CHECK_MESSAGE(weights.status == 0, weights.output);
 }
+
+TEST_CASE("--no-strict tells what the checkpoint lacks and what it has beyond the model, always") {
+  const test::TemporaryFolder folder;
+  const std::string deep = folder.path("deep");
+  const std::string flat = folder.path("flat");
+  const std::string deeper = tiny + "--num-layers 2 --dp 2 ";
+  REQUIRE(test::run_zero1(deeper + "--train-iters 2 --save " + deep).status == 0);
+  REQUIRE(test::run_zero1(tiny + "--dp 2 --train-iters 2 --save " + flat).status == 0);
+  for (const char* weights_only : {"", " --load-weights-only"}) {
+    CAPTURE(weights_only);
+    const std::string rest = std::string(" --train-iters 3 --no-strict --log-interval 0") + weights_only;
+    const test::Outcome dropped = test::run_zero1(tiny + "--dp 2 --load " + deep + rest);
+    CHECK_MESSAGE(dropped.status == 0, dropped.output);
+    CHECK_MESSAGE(dropped.says("not in the model: h.1.attn.c_attn.weight"), dropped.output);
+    CHECK(dropped.says("not in the model: h.1.ln_1.bias"));
+    CHECK(!dropped.says("not in the model: h.0."));
+    CHECK(!dropped.says("not in the checkpoint"));
+  }
+  const test::Outcome added =
+      test::run_zero1(deeper + "--train-iters 3 --no-strict --load-weights-only --load " + flat);
+  CHECK_MESSAGE(added.says("not in the checkpoint: h.1.mlp.c_fc.bias"), added.output);
+  CHECK(!added.says("not in the model"));
+  const test::Outcome both = test::run_zero1(tiny + "--dp 2 --train-iters 3 --no-strict --load " + flat +
+                                             " --rename 'h\\.0\\.(.*)=block.\\1'");
+  CHECK_MESSAGE(both.says("not in the model: block.ln_1.weight"), both.output);
+  CHECK(both.says("not in the checkpoint: h.0.ln_1.weight"));
+  CHECK(both.says("renamed: 12 tensors"));
+  // Said where it helps, and only there.
+  CHECK(test::run_zero1(tiny + "--dp 2 --train-iters 3 --load " + deep).says("with --no-strict"));
+  const test::Outcome other_shape =
+      test::run_zero1(tiny + "--seq-length 9 --dp 2 --train-iters 3 --load " + deep);
+  CHECK(other_shape.says("wpe.weight: shape [8, 12], expected [9, 12]"));
+  CHECK_MESSAGE(!other_shape.says("with --no-strict"), other_shape.output);
+}
+
+TEST_CASE("names, orientation and what to leave out are said alike to export, --load and --init") {
+  const test::TemporaryFolder folder;
+  const std::string root = folder.path("run");
+  const std::string file = folder.path("hf.safetensors");
+  REQUIRE(test::run_zero1(tiny + "--dp 2 --train-iters 2 --save " + root).status == 0);
+  const std::string conv1d = " --transpose '.*\\.(c_attn|c_fc|c_proj)\\.weight' ";
+  REQUIRE(test::run_zero1("ckpt export --dtype float32 " + root + " " + file +
+                          " --rename '(.*)=transformer.\\1'" + conv1d)
+              .status == 0);
+  const std::string back = " --rename 'transformer\\.(.*)=\\1'" + conv1d;
+  const std::string fresh = tiny + "--dp 2 --train-iters 1 --lr 0.001 ";
+  const std::string expected = final_params(test::run_zero1(fresh + "--load-weights-only --load " + root));
+  const test::Outcome bare = test::run_zero1(fresh + "--init " + file + " --exclude '.*\\.exp_avg(_sq)?'");
+  CHECK(bare.status == 2);
+  CHECK_MESSAGE(bare.says("--rename 'transformer\\.(.*)=\\1'"), bare.output);
+  const test::Outcome init =
+      test::run_zero1(fresh + "--init " + file + back + " --exclude '.*\\.exp_avg(_sq)?'");
+  CHECK_MESSAGE(init.says("left out by --exclude: 32 tensors"), init.output);
+  CHECK(final_params(init) == expected);
+
+  // A checkpoint in the file's names and orientation.
+  const std::string foreign = folder.path("foreign");
+  REQUIRE(test::run_zero1("ckpt import " + file + " " + foreign).status == 0);
+  CHECK(final_params(test::run_zero1(fresh + "--load-weights-only --load " + foreign + back)) == expected);
+  CHECK(final_params(test::run_zero1(tiny + "--dp 3 --train-iters 4 --load " + foreign + back)) ==
+        final_params(test::run_zero1(tiny + "--dp 3 --train-iters 4 --load " + root)));
+  const test::Outcome undecided =
+      test::run_zero1(fresh + "--load " + foreign + " --rename 'transformer\\.(.*)=\\1'" +
+                      " --transpose '.*\\.(c_attn|c_fc|mlp\\.c_proj)\\.weight'");
+  CHECK(undecided.status == 2);
+  CHECK_MESSAGE(undecided.says("--no-transpose 'transformer\\.h\\.[0-9]+\\.attn\\.c_proj\\.weight'"),
+                undecided.output);
+  CHECK(test::run_zero1(tiny + "--train-iters 1 --rename a=b").says("need --load DIR or --init FILE"));
+}

@@ -7,7 +7,6 @@
 
 #include "ckpt/diff.h"
 #include "ckpt/gather.h"
-#include "ckpt/import.h"
 #include "ckpt/pieces.h"
 #include "ckpt/verify.h"
 #include "core/base/error.h"
@@ -150,16 +149,14 @@ TEST_CASE("out to safetensors and back in") {
   ckpt::write_checkpoint(folder.path("a"), state, test::uneven_case(3, 100), test::PlacedValues());
   const ckpt::Checkpoint a(folder.path("a"));
   ckpt::gather_safetensors(a, folder.path("all.safetensors"), {false, DType::fp32, 1 << 20, {}, {}});
-  LayoutOptions layout;
-  layout.dp_size = layout.expert_dp_size = 5;
-  ckpt::import_safetensors(folder.path("all.safetensors"), folder.path("b"), layout, DType::fp32, {});
+  test::import_as(folder.path("all.safetensors"), folder.path("b"), 5);
   const ckpt::Checkpoint b(folder.path("b"));
   CHECK(ckpt::diff(a, b, {{}, {}, true, ""}).equal());
   CHECK(to_json(b.state()) == to_json(a.state()));
 
   // Weights alone, in half precision: the states are zero.
   ckpt::gather_safetensors(a, folder.path("weights.safetensors"), {true, DType::bf16, 1 << 20, {}, {}});
-  ckpt::import_safetensors(folder.path("weights.safetensors"), folder.path("c"), layout, DType::bf16, {});
+  test::import_as(folder.path("weights.safetensors"), folder.path("c"), 5);
   const ckpt::Checkpoint c(folder.path("c"));
   std::vector<float> value(1, std::nanf(""));
   c.read(*c.find("one"), ckpt::State::exp_avg, {0, 1}, value.data());
@@ -177,7 +174,7 @@ TEST_CASE("names that look like states") {
   ckpt::write_checkpoint(folder.path("a"), {}, layout_case, test::PlacedValues());
   const ckpt::Checkpoint a(folder.path("a"));
   ckpt::gather_safetensors(a, folder.path("all.safetensors"), {});
-  ckpt::import_safetensors(folder.path("all.safetensors"), folder.path("b"), {}, DType::fp32, {});
+  test::import_as(folder.path("all.safetensors"), folder.path("b"), 1);
   CHECK(ckpt::diff(a, ckpt::Checkpoint(folder.path("b")), {{}, {}, true, ""}).equal());
 
   layout_case.params.push_back({"w.exp_avg", {3}, DType::fp32, false, false});

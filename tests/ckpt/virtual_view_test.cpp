@@ -8,7 +8,6 @@
 
 #include "ckpt/diff.h"
 #include "ckpt/gather.h"
-#include "ckpt/import.h"
 #include "ckpt/verify.h"
 #include "tests/ckpt/ckpt_support.h"
 #include "tests/ckpt/python.h"
@@ -118,9 +117,7 @@ TEST_CASE("whatever parameters are called, h5py finds them in the view and in th
   CHECK(ckpt::verify(folder.path("c")).faults.empty());
   ckpt::gather_hdf5(checkpoint, folder.path("all.h5"), {});
   ckpt::gather_safetensors(checkpoint, folder.path("all.safetensors"), {});
-  LayoutOptions layout;
-  layout.dp_size = layout.expert_dp_size = 2;
-  ckpt::import_safetensors(folder.path("all.safetensors"), folder.path("back"), layout, DType::fp32, {});
+  test::import_as(folder.path("all.safetensors"), folder.path("back"), 2);
   CHECK(ckpt::diff(checkpoint, ckpt::Checkpoint(folder.path("back")), {{}, {}, true, ""}).equal());
 
   auto list = nlohmann::json::array();

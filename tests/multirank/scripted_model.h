@@ -75,6 +75,10 @@ class ScriptedModel : public Model {
     forward(batch, loss_sum, 0, hooks);
   }
 
+  void next_token_logits(const Batch& batch, TensorView, ModelHooks& hooks) override {
+    forward(batch, {}, 0, hooks);
+  }
+
   std::vector<float> initial_values(int param, std::uint64_t) const override {
     std::vector<float> values(static_cast<std::size_t>(specs_[static_cast<std::size_t>(param)].numel()));
     for (std::size_t i = 0; i < values.size(); ++i)

@@ -9,6 +9,7 @@
 #include "core/comm/local/local_world.h"
 #include "core/device/cpu/cpu_device.h"
 #include "core/trace/recorder.h"
+#include "core/train/weights.h"
 #include "core/zero1/distributed_optimizer.h"
 #include "tests/multirank/scripted_model.h"
 
@@ -70,7 +71,7 @@ inline ScriptedResult run_scripted(const ScriptedRun& run) {
     try {
       ddp = std::make_unique<DataParallel>(context, model, run.data_parallel);
       for (int p = 0; p < static_cast<int>(run.specs.size()); ++p)
-        ddp->set_param(p, model.initial_values(p, 0));
+        set_param(*ddp, p, model.initial_values(p, 0));
       optimizer = std::make_unique<DistributedOptimizer>(*ddp, run.optimizer);
       for (int s = 1; s <= run.steps; ++s) {
         tracer.set_step(s);
@@ -89,11 +90,12 @@ inline ScriptedResult run_scripted(const ScriptedRun& run) {
         }
         ddp->finish_grad_sync();
         results[static_cast<std::size_t>(rank)].push_back(optimizer->step(run.lr));
+        ddp->start_param_sync();
       }
       ddp->drain_param_gathers();
       communication->synchronize();
       auto& mine = params[static_cast<std::size_t>(rank)];
-      for (int p = 0; p < static_cast<int>(run.specs.size()); ++p) mine.push_back(ddp->get_param(p));
+      for (int p = 0; p < static_cast<int>(run.specs.size()); ++p) mine.push_back(get_param(*ddp, p));
     } catch (const std::exception& error) {
       communicator.abort(error.what());
       if (experts != nullptr) experts->abort(error.what());
