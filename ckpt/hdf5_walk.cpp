@@ -30,9 +30,12 @@ void Hdf5Walk::expect(Bytes& bytes, std::string_view signature) {
 }
 
 std::uint64_t Hdf5Walk::root_header() {
-  const std::string block = read(0, 100);
+  constexpr std::string_view signature = "\x89HDF\r\n\x1a\n";
+  constexpr std::uint64_t superblock_bytes = 100;
+  const std::string block = size_ < base_ + superblock_bytes ? "" : read(0, superblock_bytes);
+  if (!block.starts_with(signature)) throw NotUnderstood{"it does not begin as an HDF5 file does"};
   Bytes bytes(block);
-  expect(bytes, "\x89HDF\r\n\x1a\n");
+  bytes.take(signature.size());
   const std::uint64_t version = bytes.number(1);
   if (version > 1) throw NotUnderstood{fmt::format("HDF5's superblock has version {}", version)};
   bytes.take(4);

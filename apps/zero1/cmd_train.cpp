@@ -34,13 +34,7 @@ int run_train(const TrainOptions& options) {
   const TrainConfig& config = job.config();
   const MachineFactory make_machine = job.machine();
   print_header(config);
-  if (job.loader()) {
-    fmt::print("{} {}: step {}, saved at dp {}\n",
-               options.load.weights_only ? "A new run, with the parameters of" : "Going on from",
-               job.loader()->folder(), job.loader()->step(), job.loader()->dp_size());
-    for (const std::string& note : job.loader()->notes()) fmt::print("  {}\n", note);
-  }
-  for (const std::string& note : job.init_notes()) fmt::print("--init {}: {}\n", config.init, note);
+  job.print_origin();
   if (job.saver()) {
     const bool goes_on = job.loader() && !options.load.weights_only;
     note_later_checkpoints(options.save.folder, goes_on ? job.loader()->step() : 0);

@@ -6,7 +6,7 @@ const char* const pattern_help =
     R"(A PATTERN is a stored name, or else a regular expression (ECMAScript) that matches a whole stored name:
 'h\.0\..*' rather than 'h.0.'. --rename OLD=NEW: OLD is a PATTERN (= is written \= in it); \1 to \9 in NEW stand
 for its groups, \0 for the whole name. All of these may be repeated; of several --rename the first that matches
-decides. Optimizer states follow their parameters.)";
+decides. Optimizer states follow their parameters. A matrix that is transposed is held in memory whole.)";
 
 void add_name_flags(CLI::App& command, NameRules& rules, const std::string& group) {
   const auto add = [&](const char* flag, std::vector<std::string>& values, const char* type,

@@ -118,9 +118,16 @@ void TrainJob::open_checkpoints() {
   }
 }
 
-std::vector<std::string> TrainJob::init_notes() const {
-  if (config_.init.empty()) return {};
-  return describe(check_weights(make_model(config_)->param_specs(), config_.init, config_.init_names));
+void TrainJob::print_origin() const {
+  if (loader_) {
+    fmt::print("{} {}: step {}, saved at dp {}\n",
+               options_.load.weights_only ? "A new run, with the parameters of" : "Going on from",
+               loader_->folder(), loader_->step(), loader_->dp_size());
+    for (const std::string& note : loader_->notes()) fmt::print("  {}\n", note);
+  }
+  if (config_.init.empty()) return;
+  const auto tensors = check_weights(make_model(config_)->param_specs(), config_.init, config_.init_names);
+  for (const std::string& note : describe(tensors)) fmt::print("--init {}: {}\n", config_.init, note);
 }
 
 void TrainJob::observe(TrainObserver& observer) {

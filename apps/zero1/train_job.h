@@ -27,8 +27,10 @@ class TrainJob {
   /// The map that --svg asks for. Throws Error.
   void draw(const TrainSummary& summary) const;
 
-  /// What names' rules did to the tensors of --init, a line each. Throws InputError where they do not fit.
-  std::vector<std::string> init_notes() const;
+  /// Prints what the run begins with, and everything that loading decided or left out. Throws InputError
+  /// where
+  /// --init does not fit.
+  void print_origin() const;
   const std::optional<ckpt::Loader>& loader() const { return loader_; }
   const std::optional<ckpt::Saver>& saver() const { return saver_; }
 

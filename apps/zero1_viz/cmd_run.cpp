@@ -63,6 +63,7 @@ std::optional<viz::ElementRef> selected_element(const ViewFlags& flags, const Tr
 
 void run(const RunFlags& flags) {
   TrainJob job(flags.train);
+  job.print_origin();
   viz::LiveRunOptions options;
   options.make_machine = job.machine();
   options.start_paused = flags.paused;

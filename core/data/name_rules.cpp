@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
 #include <set>
@@ -56,17 +57,29 @@ class Pattern {
 
   const std::string& flag() const { return flag_; }
 
-  /// The pattern has decided about a tensor.
-  mutable bool used = false;
-  /// It would have, had an earlier one not.
-  mutable bool came_late = false;
+  /// The pattern has decided about a tensor; or it would have, had an earlier one not.
+  void note_used() { used_ = true; }
+  void note_late() { late_ = true; }
+  bool used() const { return used_; }
+  bool late() const { return late_; }
 
  private:
   std::string flag_;  ///< as messages name it: "--exclude x"
   bool is_name_;
   std::string text_;
   std::regex regex_;
+  bool used_ = false;
+  bool late_ = false;
 };
+
+/// Names go into JSON. A group may end inside a character.
+bool is_utf8(const std::string& text) {
+  try {
+    return !nlohmann::json(text).dump().empty();
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
 
 /// --rename OLD=NEW.
 struct Rename {
@@ -95,6 +108,9 @@ struct Rename {
       }
     }
     if (result.empty()) throw InputError(fmt::format("{}: the new name is empty", old_name.flag()));
+    if (!is_utf8(result)) {
+      throw InputError(fmt::format("{}: the new name '{}' is not UTF-8", old_name.flag(), printable(result)));
+    }
     return result;
   }
 };
@@ -121,19 +137,20 @@ std::vector<Pattern> parse_patterns(const char* flag, const std::vector<std::str
   return patterns;
 }
 
-bool any_matches(const std::vector<Pattern>& patterns, const std::string& name) {
+bool any_matches(std::vector<Pattern>& patterns, const std::string& name) {
   bool found = false;
-  for (const Pattern& pattern : patterns) {
+  for (Pattern& pattern : patterns) {
     if (!pattern.match(name)) continue;
-    pattern.used = found = true;
+    pattern.note_used();
+    found = true;
   }
   return found;
 }
 
 void refuse_unused(const Pattern& pattern, const char* what, const std::vector<NamedShape>& tensors,
                    const std::string& source) {
-  if (pattern.used) return;
-  if (pattern.came_late) {
+  if (pattern.used()) return;
+  if (pattern.late()) {
     throw InputError(
         fmt::format("{}: an earlier --rename decides about every tensor that it matches; the first that "
                     "matches decides, so name the narrower one first",
@@ -210,13 +227,17 @@ class Mapping {
   }
 
  private:
-  void decide(MappedTensor& tensor) const {
+  void decide(MappedTensor& tensor) {
     bool decided = false;
-    for (const Rename& rename : renames_) {
+    for (Rename& rename : renames_) {
       const auto groups = rename.old_name.match(tensor.stored);
       if (!groups) continue;
-      (decided ? rename.old_name.came_late : rename.old_name.used) = true;
-      if (!decided) tensor.name = rename.expand(*groups);
+      if (decided) {
+        rename.old_name.note_late();
+        continue;
+      }
+      rename.old_name.note_used();
+      tensor.name = rename.expand(*groups);
       decided = true;
     }
     if (tensor.shape.size() < 2) return;

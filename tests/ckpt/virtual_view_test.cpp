@@ -8,7 +8,6 @@
 
 #include "ckpt/diff.h"
 #include "ckpt/gather.h"
-#include "ckpt/import.h"
 #include "ckpt/verify.h"
 #include "tests/ckpt/ckpt_support.h"
 #include "tests/ckpt/python.h"

@@ -73,6 +73,8 @@ TEST_CASE("renames that cannot be are refused by the flag, with what is wrong") 
   refused(renaming({"(a).*=\\2"}), two, {"--rename (a).*=\\2: \\2 stands for a group", "it has 1"});
   refused(renaming({"a.w=\\1"}), two, {"it has 0"});
   refused(renaming({"(x?)a.w=\\1"}), two, {"the new name is empty"});
+  refused(renaming({"a.w=\xff"}), two, {"is not UTF-8"});
+  refused(renaming({"(.).*=\\1"}), {{"\xc3\xa4", {2}}}, {"is not UTF-8"});
   refused(renaming({"(a.w=x"}), two, {"'(a.w' is neither a stored name nor a regular expression"});
   refused(renaming({"nothing=x"}), two, {"--rename nothing=x: matches no tensor"});
   refused(renaming({".*=m.\\0", "a.w=x"}), two, {"--rename a.w=x: an earlier --rename decides"});
