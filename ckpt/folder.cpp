@@ -251,6 +251,21 @@ void remove_leftovers(const std::vector<Leftover>& leftovers, bool unknown_too) 
   }
 }
 
+/// Throws InputError for a folder with files of weights and no checkpoint: what helps is another command.
+static void refuse_folder_of_weights(const std::string& folder) {
+  bool weights = false;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (is_checkpoint(it->path().string())) return;
+    weights = weights || it->path().extension() == ".safetensors";
+  }
+  if (!weights) return;
+  throw InputError(fmt::format(
+      "{}: holds no checkpoint, but .safetensors files: `zero1 ckpt import` makes a checkpoint of "
+      "them, and `zero1 train --init` starts from them",
+      folder));
+}
+
 std::string resolve_source(const std::string& source, std::optional<std::int64_t> step) {
   std::error_code ignored;
   if (fs::is_regular_file(source, ignored)) {
@@ -271,6 +286,7 @@ std::string resolve_source(const std::string& source, std::optional<std::int64_t
     }
     return source;
   }
+  refuse_folder_of_weights(source);
   const std::string latest = source + "/" + std::string(latest_name);
   const std::string chosen = step ? source + "/" + step_folder_name(*step) : latest;
   // The link is read once, so that all files come from one checkpoint while `latest` moves on.

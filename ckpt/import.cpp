@@ -149,7 +149,7 @@ class TensorSource : public ImportSource {
   const Named* find_state(const std::string& param, const Named& values, State state,
                           const std::string& path) const {
     const auto found = named_.find(fmt::format("{}.{}", param, name(state)));
-    if (found == named_.end()) return nullptr;
+    if (found == named_.end() || is_listed(found->first)) return nullptr;
     const SafetensorsEntry& entry = *found->second.entry;
     if (entry.shape != values.entry->shape) {
       throw InputError(fmt::format("{}: '{}' does not have the shape of '{}'", path, printable(entry.name),

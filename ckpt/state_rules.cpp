@@ -211,7 +211,8 @@ void StateCheck::check(const ParamSpec& spec, State state, Range range, const fl
   if (state == State::exp_avg_sq) check_second_moment(spec, range, values, kinds, read_exp_avg);
   if (state != State::param) return;
   if (const auto beyond = first_overflow(values, range.size(), spec.dtype))
-    fail(spec, state, range.start + *beyond, describe_overflow(values[*beyond], spec.dtype));
+    fail(spec, state, range.start + *beyond,
+         describe_overflow(values[*beyond], spec.dtype) + "; choose a wider dtype for the run's parameters");
 }
 
 void StateCheck::check_second_moment(const ParamSpec& spec, Range range, const float* values,
