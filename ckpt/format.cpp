@@ -58,6 +58,10 @@ class Fields {
     if (!at(key).is_number()) fail(key, "a number");
     value = at(key).get<double>();
   }
+  void positive(const char* key, double& value) const {
+    number(key, value);
+    if (!(value > 0)) fail(key, "a number above 0");
+  }
   void boolean(const char* key, bool& value) const {
     if (!at(key).is_boolean()) fail(key, "true or false");
     value = at(key).get<bool>();
@@ -183,7 +187,7 @@ RunState parse_run_state(const std::string& text, const std::string& source) {
     schedule.count("warmup_iters", s.warmup_iters);
     schedule.count("decay_iters", s.decay_iters);
     const Fields scaler = root.object("loss_scaler");
-    scaler.number("scale", s.loss_scale);
+    scaler.positive("scale", s.loss_scale);
     scaler.integer("growth_tracker", s.growth_tracker);
     scaler.integer("hysteresis_tracker", s.hysteresis_tracker);
     root.object("rng").integer("seed", s.seed);

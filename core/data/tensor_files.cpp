@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/base/file.h"
@@ -97,7 +97,7 @@ std::optional<std::map<std::string, std::vector<std::int64_t>>> saved_offsets(co
     const nlohmann::json sharding = parse_strict_json(found->second, max_json_depth);
     for (const auto& [tensor, info] : sharding.items()) {
       for (const nlohmann::json& offset : info.at("saved_offsets")) {
-        if (!offset.is_number_unsigned() || offset.get<std::uint64_t>() > std::numeric_limits<int>::max())
+        if (!offset.is_number_unsigned() || !std::in_range<std::int64_t>(offset.get<std::uint64_t>()))
           throw InputError(fmt::format("{} has an offset of {}", in_quotes(tensor), offset.dump()));
         offsets[tensor].push_back(offset.get<std::int64_t>());
       }
@@ -294,8 +294,12 @@ void TensorFiles::check_whole(Tensor& tensor, const std::string& folder) {
     if (piece.entry->shape.size() != whole.shape.size() || piece.entry->dtype != whole.dtype ||
         piece.entry->foreign_dtype != whole.foreign_dtype)
       fail("its pieces differ in dtype or in number of dimensions");
-    for (std::size_t d = 0; d < whole.shape.size(); ++d)
-      whole.shape[d] = std::max(whole.shape[d], piece.offsets[d] + piece.entry->shape[d]);
+    for (std::size_t d = 0; d < whole.shape.size(); ++d) {
+      std::int64_t end = 0;
+      if (__builtin_add_overflow(piece.offsets[d], piece.entry->shape[d], &end))
+        fail("an offset is too large");
+      whole.shape[d] = std::max(whole.shape[d], end);
+    }
     elems += piece.entry->numel();
   }
   for (auto a = pieces.begin(); a != pieces.end(); ++a) {

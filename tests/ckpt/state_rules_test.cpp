@@ -126,6 +126,15 @@ class Exported {
   int serial_ = 0;
 };
 
+TrainConfig tiny_run() {
+  TrainConfig config;
+  config.num_layers = 1;
+  config.hidden_size = 12;
+  config.num_attention_heads = 3;
+  config.seq_length = config.max_position_embeddings = 8;
+  return config;
+}
+
 void check_says(const std::string& message, const std::string& part) {
   CHECK_MESSAGE(message.find(part) != std::string::npos, message);
 }
@@ -363,6 +372,79 @@ TEST_CASE("what a narrower dtype cannot hold is refused by name, out and in") {
              "'b': param[3] is -70144, beyond float16");
 }
 
+TEST_CASE("a run starts from whole models only, and refuses what its dtype cannot hold") {
+  const test::TemporaryFolder folder;
+  TrainConfig config = resolve(tiny_run());
+  config.train_iters = 1;
+  config.save_weights = folder.path("w.safetensors");
+  train(config, {});
+  config.save_weights.clear();
+  // The same in two files with an index, and in two shards that hold half of a tensor each.
+  const Tensors all(folder.path("w.safetensors"));
+  std::filesystem::create_directories(folder.path("index"));
+  std::filesystem::create_directories(folder.path("shards"));
+  std::string weight_map;
+  for (const int part : {1, 2}) {
+    Tensors file = all;
+    std::erase_if(file.tensors,
+                  [&](const auto& item) { return item.first.starts_with("h.") == (part == 1); });
+    const std::string name = fmt::format("m-0000{}-of-00002.safetensors", part);
+    file.write(folder.path("index/" + name));
+    for (const auto& [tensor, unused] : file.tensors)
+      weight_map += fmt::format(R"({}"{}":"{}")", weight_map.empty() ? "" : ",", tensor, name);
+
+    Tensors shard = all;
+    std::string info;
+    std::erase_if(shard.tensors, [&](const auto& item) { return part == 2 && item.first != "wte.weight"; });
+    for (auto& [tensor, values] : shard.tensors) {
+      std::int64_t start = 0;
+      if (tensor == "wte.weight") {
+        const auto half = static_cast<std::ptrdiff_t>(values.values.size() / 2);
+        values.shape[0] /= 2;
+        values.values = part == 1 ? std::vector(values.values.begin(), values.values.begin() + half)
+                                  : std::vector(values.values.begin() + half, values.values.end());
+        if (part == 2) start = values.shape[0];
+      }
+      info += fmt::format(R"({}"{}":{{"saved_offsets":[{}{}]}})", info.empty() ? "" : ",", tensor, start,
+                          values.shape.size() == 2 ? ",0" : "");
+    }
+    shard.metadata["DCP_SHARDING_INFO"] = "{" + info + "}";
+    shard.write(folder.path(fmt::format("shards/shard-0000{}-model-00001-of-00001.safetensors", part)));
+  }
+  folder.write("index/m.safetensors.index.json", R"({"weight_map":{)" + weight_map + "}}");
+  const auto trained_from = [&](const std::string& init) {
+    config.init = folder.path(init);
+    return train(config, {}).param_hash;
+  };
+  const std::uint64_t expected = trained_from("w.safetensors");
+  for (const char* whole : {"index", "index/m.safetensors.index.json", "shards"})
+    CHECK(trained_from(whole) == expected);
+  for (const char* part :
+       {"index/m-00001-of-00002.safetensors", "shards/shard-00001-model-00001-of-00001.safetensors"})
+    check_says(refusal_of([&] { trained_from(part); }), ": is one ");
+
+  Tensors large = all;
+  large.tensors.at("wpe.weight").values[5] = 1e5F;
+  large.write(folder.path("large.safetensors"));
+  ckpt::ImportOptions options;
+  options.layout.dp_size = 1;
+  ckpt::ImportPlan(folder.path("large.safetensors"), options).write(folder.path("large"), {});
+  config.param_dtype = DType::fp16;
+  check_says(refusal_of([&] { trained_from("large.safetensors"); }),
+             "wpe.weight[5] is 100000, beyond float16, whose largest number is 65504");
+  config.init.clear();
+  for (const bool weights_only : {false, true}) {
+    ckpt::LoadOptions load;
+    load.source = folder.path("large");
+    load.weights_only = weights_only;
+    const ckpt::Loader loader(load, config);
+    TrainObserver observer;
+    observer.on_rank_ready = [&](int rank, RankTrainer& trainer) { loader.restore(rank, trainer); };
+    check_says(refusal_of([&] { train(config, observer); }),
+               "'wpe.weight': param[5] is 100000, beyond float16");
+  }
+}
+
 TEST_CASE("verify names impossible moments, and a step count and moments that do not belong together") {
   /// PlacedValues, with one value of b's moments changed.
   class Changed : public test::PlacedValues {
@@ -410,11 +492,7 @@ TEST_CASE("verify names impossible moments, and a step count and moments that do
 
 TEST_CASE(
     "loading refuses impossible moments and parameters that join AdamW in mid-course, and says what helps") {
-  TrainConfig config;
-  config.num_layers = 1;
-  config.hidden_size = 12;
-  config.num_attention_heads = 3;
-  config.seq_length = config.max_position_embeddings = 8;
+  TrainConfig config = tiny_run();
   config.dp = config.global_batch_size = 2;
   config.train_iters = 2;
   config = resolve(config);
@@ -490,11 +568,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a checkpoint that no run has written leaves the loss scaler as the flags say") {
-  TrainConfig config;
-  config.num_layers = 1;
-  config.hidden_size = 12;
-  config.num_attention_heads = 3;
-  config.seq_length = config.max_position_embeddings = 8;
+  TrainConfig config = tiny_run();
   config.train_iters = 1;
   config.param_dtype = DType::fp16;
   config.data_parallel.check_for_nan_in_grad = false;

@@ -164,11 +164,14 @@ TEST_CASE("a shard alone, shards that overlap, leave gaps or do not say where th
   check_says(refusal(folder.path()), "do not say where the piece [2] of tensor 'x' lies");
   for (const char* info :
        {"[1]", "{\"x\":{}}", "{\"x\":{\"saved_offsets\":[-1]}}", "{\"x\":{\"saved_offsets\":[1e99]}}",
-        "{\"x\":{\"saved_offsets\":[9223372036854775807]}}", "nonsense"}) {
+        "{\"x\":{\"saved_offsets\":[9223372036854775808]}}", "nonsense"}) {
     CAPTURE(info);
     write_whole(folder, "2.safetensors", {"x"}, {{"DCP_SHARDING_INFO", info}});
     check_says(refusal(folder.path()), "DCP_SHARDING_INFO");
   }
+  write_whole(folder, "2.safetensors", {"x"},
+              {{"DCP_SHARDING_INFO", R"({"x":{"saved_offsets":[9223372036854775807]}})"}});
+  check_says(refusal(folder.path()), "tensor 'x': an offset is too large");
 }
 
 TEST_CASE("one of the files that an index names is a part, and the index or its folder is the whole") {
