@@ -99,7 +99,6 @@ void Checkpoint::read(int param, State state, Range param_range, float* out) con
     check_size(file, contents_.files[static_cast<std::size_t>(piece.rank)]);
     const SliceRecord& slice = this->slice(piece.rank, piece.buffer, piece.bucket, state);
     if (checked_) check_digests(file, slice);
-    constexpr std::int64_t elem_bytes = sizeof(float);
     file.read_at(slice.offset_bytes + piece.local.start * elem_bytes,
                  out + (piece.param_range.start - param_range.start), piece.local.size() * elem_bytes);
   });

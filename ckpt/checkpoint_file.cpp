@@ -18,8 +18,6 @@
 namespace zero1::ckpt {
 namespace {
 
-constexpr std::int64_t elem_bytes = sizeof(float);
-
 // Rows are stored as these structs lie in memory.
 static_assert(sizeof(SliceRecord) == 40 && offsetof(SliceRecord, offset_bytes) == 16 &&
               offsetof(SliceRecord, digest) == 32);

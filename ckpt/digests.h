@@ -33,7 +33,6 @@ class Hash64 {
 /// chunk, and returns the digest of its bytes.
 template <class ReadAt, class Visit>
 std::uint64_t slice_digest(const SliceRecord& slice, ReadAt&& read_at, Visit&& visit) {
-  constexpr std::int64_t elem_bytes = sizeof(float);
   constexpr std::int64_t chunk_elems = 1 << 16;  // stays in the cache between reading and hashing
   Hash64 hash;
   std::vector<float> chunk(static_cast<std::size_t>(std::min(chunk_elems, slice.elems)));

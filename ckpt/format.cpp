@@ -32,6 +32,7 @@ class Fields {
     if (!object.is_object()) fail("", "an object");
   }
 
+  bool has(const char* key) const { return object_.contains(key); }
   Fields object(const char* key) const { return {at(key), where_ + key + ".", source_}; }
   const ordered_json& list(const char* key) const {
     if (!at(key).is_array()) fail(key, "a list");
@@ -132,7 +133,7 @@ std::string to_json(const RunState& s) {
                       {"weight_decay_mult", group.weight_decay_mult},
                       {"params", group.params}});
   }
-  const ordered_json json{
+  ordered_json json{
       {"step", s.step},
       {"optimizer",
        {{"name", "adamw"},
@@ -148,7 +149,9 @@ std::string to_json(const RunState& s) {
         {"lr", s.lr},
         {"min_lr", s.min_lr},
         {"warmup_iters", s.warmup_iters},
-        {"decay_iters", s.decay_iters}}},
+        {"decay_iters", s.decay_iters},
+        {"wsd_decay_style", s.wsd_decay_style},
+        {"wsd_decay_iters", s.wsd_decay_iters}}},
       {"loss_scaler",
        {{"scale", s.loss_scale},
         {"growth_tracker", s.growth_tracker},
@@ -157,6 +160,7 @@ std::string to_json(const RunState& s) {
       {"data", {{"consumed_sequences", s.consumed_sequences}, {"shuffle", s.shuffle}}},
       {"config", ordered_json::parse(s.config_json)},
   };
+  if (s.scheduled_sequences) json["schedule"]["scheduled_sequences"] = *s.scheduled_sequences;
   return json.dump(1);
 }
 
@@ -186,6 +190,11 @@ RunState parse_run_state(const std::string& text, const std::string& source) {
     schedule.number("min_lr", s.min_lr);
     schedule.count("warmup_iters", s.warmup_iters);
     schedule.count("decay_iters", s.decay_iters);
+    // Later than the first checkpoints of this version:
+    if (schedule.has("wsd_decay_style")) schedule.string("wsd_decay_style", s.wsd_decay_style);
+    if (schedule.has("wsd_decay_iters")) schedule.count("wsd_decay_iters", s.wsd_decay_iters);
+    if (schedule.has("scheduled_sequences"))
+      schedule.count("scheduled_sequences", s.scheduled_sequences.emplace());
     const Fields scaler = root.object("loss_scaler");
     scaler.positive("scale", s.loss_scale);
     scaler.integer("growth_tracker", s.growth_tracker);

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@ inline constexpr std::string_view checkpoint_file_name = "checkpoint.h5";
 /// What is stored of every parameter element, each in fp32.
 enum class State : std::uint8_t { param, exp_avg, exp_avg_sq };
 inline constexpr int state_count = 3;
+inline constexpr std::int64_t elem_bytes = sizeof(float);
 inline constexpr std::array<State, state_count> all_states{State::param, State::exp_avg, State::exp_avg_sq};
 
 std::string_view name(State state);  ///< as in paths: "param", "exp_avg", "exp_avg_sq"
@@ -52,8 +54,18 @@ struct RunState {
   double lr = 0, min_lr = 0;
   std::int64_t warmup_iters = 0, decay_iters = 0;
   std::string lr_decay_style = "constant";
+  std::string wsd_decay_style = "exponential";
+  std::int64_t wsd_decay_iters = 0;
+  /// Of consumed_sequences, those of iterations that moved the schedule: skipped ones do not. Nothing where
+  /// the writer did not tell (schedule_position in hyperparameters.h).
+  std::optional<std::int64_t> scheduled_sequences;
   std::vector<ParamGroup> param_groups;
-  std::string config_json = "{}";  ///< the run's configuration, for people
+  std::string config_json = "{}";  ///< the run's configuration, or what a file of weights says of the model
+
+  /// Whether a run has been here: else its schedule, AdamW's coefficients and loss scaler are not known.
+  bool is_of_run() const {
+    return config_json != "{}" && (step > 0 || optimizer_steps > 0 || !param_groups.empty());
+  }
 };
 
 std::string to_json(const RunState& state);

@@ -23,8 +23,6 @@
 namespace zero1::ckpt {
 namespace {
 
-constexpr std::int64_t elem_bytes = sizeof(float);
-
 /// What a gathered file holds of a checkpoint: its parameters by the names, without those left out.
 class Gathered {
  public:

@@ -13,8 +13,6 @@
 namespace zero1::ckpt {
 namespace {
 
-constexpr std::int64_t elem_bytes = sizeof(float);
-
 /// What an object's header says that matters here.
 struct Object {
   std::string dataspace, datatype, data_layout, symbol_table;  ///< the messages; empty: it has none

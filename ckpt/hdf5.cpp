@@ -90,10 +90,10 @@ void throw_hdf5_error(const std::string& file, const char* call) {
                           locking ? "; set HDF5_USE_FILE_LOCKING=FALSE: this file system has no locks" : ""));
 }
 
-Handle create_file(const std::string& path, std::int64_t user_block_bytes) {
+Handle create_file(const std::string& path, std::int64_t front_bytes) {
   const Handle creation = property_list(H5P_FILE_CREATE, path);
-  if (user_block_bytes > 0) {
-    ZERO1_HDF5(path, H5Pset_userblock, creation.get(), static_cast<hsize_t>(user_block_bytes));
+  if (front_bytes > 0) {
+    ZERO1_HDF5(path, H5Pset_userblock, creation.get(), static_cast<hsize_t>(front_bytes));
   }
   const Handle access = property_list(H5P_FILE_ACCESS, path);
   ZERO1_HDF5(path, H5Pset_file_locking, access.get(), false, true);
@@ -103,7 +103,7 @@ Handle create_file(const std::string& path, std::int64_t user_block_bytes) {
   ZERO1_HDF5(path, H5Pset_fclose_degree, access.get(), H5F_CLOSE_SEMI);
   // Large slices start on a page, so that they can be mapped and written without reading first. HDF5 wants
   // no alignment beyond a user block's size.
-  if (user_block_bytes == 0) ZERO1_HDF5(path, H5Pset_alignment, access.get(), 65536, 4096);
+  if (front_bytes == 0) ZERO1_HDF5(path, H5Pset_alignment, access.get(), 65536, 4096);
   return {ZERO1_HDF5(path, H5Fcreate, path.c_str(), H5F_ACC_EXCL, creation.get(), access.get()), H5Fclose};
 }
 

@@ -74,9 +74,9 @@ class Handle {
   Close close_;
 };
 
-/// A new file. `user_block_bytes` are left free in front of HDF5's own bytes (0, or 512 · 2^n). No lock is
+/// A new file. `front_bytes` are left free in front of HDF5's own bytes (0, or 512 · 2^n). No lock is
 /// taken on it: it lies in a folder that nobody else writes, and network file systems without locks do too.
-Handle create_file(const std::string& path, std::int64_t user_block_bytes = 0);
+Handle create_file(const std::string& path, std::int64_t front_bytes = 0);
 Handle create_group(hid_t parent, const std::string& name, const std::string& file);
 /// The last of groups inside each other; creates those that are not there yet.
 Handle open_or_create_groups(hid_t parent, const std::vector<std::string>& path, const std::string& file);

@@ -25,8 +25,8 @@ bool is_rank_file(std::string_view name) {
 
 class Search {
  public:
-  Search(const InputFile& file, std::int64_t user_block_bytes)
-      : walk_(file, user_block_bytes), size_(static_cast<std::uint64_t>(file.size_bytes())) {}
+  Search(const InputFile& file, std::int64_t front_bytes)
+      : walk_(file, front_bytes), size_(static_cast<std::uint64_t>(file.size_bytes())) {}
 
   ForeignLinks run() {
     ForeignLinks result;
@@ -242,8 +242,8 @@ class Search {
 
 }  // namespace
 
-ForeignLinks find_foreign_links(const InputFile& file, std::int64_t user_block_bytes) {
-  return Search(file, user_block_bytes).run();
+ForeignLinks find_foreign_links(const InputFile& file, std::int64_t front_bytes) {
+  return Search(file, front_bytes).run();
 }
 
 }  // namespace zero1::ckpt

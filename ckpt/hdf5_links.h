@@ -19,8 +19,8 @@ struct ForeignLinks {
   std::string unseen;
 };
 
-/// Follows groups from the root at byte `user_block_bytes` on. Takes time and memory in proportion to the
+/// Follows groups from the root at byte `front_bytes` on. Takes time and memory in proportion to the
 /// file's size, whatever is in it; throws nothing but what reading throws.
-ForeignLinks find_foreign_links(const InputFile& file, std::int64_t user_block_bytes);
+ForeignLinks find_foreign_links(const InputFile& file, std::int64_t front_bytes);
 
 }  // namespace zero1::ckpt

@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "ckpt/config_rules.h"
 #include "core/base/error.h"
-#include "core/base/units.h"
 
 namespace zero1::ckpt {
 namespace {
@@ -50,6 +51,13 @@ void compare_schedule(Comparison& comparison, LearningRateConfig& lr, const RunS
   if (!decays) return;
   comparison.compare("--min-lr", lr.min_lr, state.min_lr);
   comparison.compare("--lr-decay-iters", lr.decay_iters, state.decay_iters);
+  if (lr.style != LrDecayStyle::wsd && stored != LrDecayStyle::wsd) return;
+  std::string wsd_style(name(lr.wsd_style));
+  comparison.compare("--lr-wsd-decay-style", wsd_style, state.wsd_decay_style);
+  const auto taken = parse_wsd_decay_style(wsd_style);
+  if (!taken) throw InputError(fmt::format("the checkpoint's WSD decay style '{}' is unknown", wsd_style));
+  lr.wsd_style = *taken;
+  comparison.compare("--lr-wsd-decay-iters", lr.wsd_decay_iters, state.wsd_decay_iters);
 }
 
 /// A pattern that only this name matches.
@@ -81,45 +89,48 @@ void compare_multipliers(Comparison& comparison, OptimizerConfig& optimizer,
   if (take) optimizer.param_groups.insert(optimizer.param_groups.begin(), taken.begin(), taken.end());
 }
 
-/// The --data of the run that saved, if the checkpoint tells.
-std::optional<std::string> data_of(const RunState& state) {
-  const auto config = nlohmann::json::parse(state.config_json);
-  const auto data = config.find("data");
-  if (data == config.end() || !data->is_string()) return {};
-  return data->get<std::string>();
-}
-
-std::string data_name(const std::string& data) {
-  return data.empty() ? "the generated corpus" : data;
-}
-
-/// What comes from the flags whatever the checkpoint says.
-std::vector<std::string> notes_on_the_rest(const TrainConfig& config, const RunState& state) {
-  std::vector<std::string> notes;
-  const auto note = [&](const char* flag, const auto& here, const auto& there) {
-    if (here != there) notes.push_back(fmt::format("{}: {} from now on, {} before", flag, here, there));
-  };
-  const std::string data_before = data_of(state).value_or(config.data);
-  note("--data", data_name(config.data), data_name(data_before));
-  if (config.data != data_before && state.consumed_sequences > 0) {
-    notes.push_back(fmt::format("the new data are read from sequence {} on, where the old would have gone on",
-                                format_count(state.consumed_sequences)));
+/// Refuses what would not continue the checkpoint's run: all of it at once.
+[[noreturn]] void refuse(const std::vector<std::string>& differences, const ConfigChanges& changes) {
+  std::string text;
+  if (!differences.empty()) {
+    text = fmt::format(
+        "the flags say otherwise than the checkpoint:\n  {}\nGo on with the checkpoint's values: "
+        "--use-checkpoint-opt_param-scheduler; with the flags': --override-opt_param-scheduler",
+        fmt::join(differences, "\n  "));
   }
-  note("--clip-grad", config.optimizer.clip_grad, state.clip_grad);
-  note("--seed", config.seed, state.seed);
-  note("--shuffle", config.shuffle, state.shuffle);
-  if (state.consumed_sequences > 0 &&
-      (config.shuffle != state.shuffle || (config.shuffle && config.seed != state.seed)))
-    notes.push_back("the order of the data is another: some sequences come twice, some never");
-  return notes;
+  if (!changes.refused.empty()) {
+    text += fmt::format(
+        "{}this would not go on with the run that the checkpoint holds:\n  {}\nGive the "
+        "checkpoint's values; where a change is meant: --allow-change {}",
+        text.empty() ? "" : "\n", fmt::join(changes.refused, "\n  "), fmt::join(changes.refused_names, ","));
+  }
+  throw InputError(text);
 }
 
 }  // namespace
 
+std::int64_t schedule_position(const RunState& state, std::int64_t global_batch_size) {
+  const auto config = nlohmann::json::parse(state.config_json);
+  const auto stored = config.find("global_batch_size");
+  const bool told = stored != config.end() && stored->is_number_unsigned() && *stored > 0;
+  const double iterations =
+      state.scheduled_sequences
+          ? static_cast<double>(*state.scheduled_sequences) /
+                (told ? stored->get<double>() : static_cast<double>(global_batch_size))
+          : static_cast<double>(config.empty() && state.optimizer_steps == 0 ? state.step
+                                                                             : state.optimizer_steps);
+  if (state.scheduled_sequences && (!told || *stored == global_batch_size)) return *state.scheduled_sequences;
+  const double sequences = iterations * static_cast<double>(global_batch_size);
+  constexpr double most = 0x1p62;
+  if (!(sequences < most)) throw InputError("the position of the schedule is beyond any run");
+  return std::llround(sequences);
+}
+
 Agreement agree(const TrainConfig& config, const RunState& state, const std::vector<ParamSpec>& specs,
-                const std::vector<std::optional<ParamMultipliers>>& stored, Hyperparameters choice) {
+                const std::vector<std::optional<ParamMultipliers>>& stored, Hyperparameters choice,
+                const std::vector<std::string>& allowed_changes) {
+  if (!state.is_of_run()) return agree_on_weights(config, state, allowed_changes);
   Agreement result{config, {}};
-  if (state.config_json == "{}") return result;
   Comparison comparison(choice);
   OptimizerConfig& optimizer = result.config.optimizer;
   compare_schedule(comparison, result.config.lr, state);
@@ -129,19 +140,26 @@ Agreement agree(const TrainConfig& config, const RunState& state, const std::vec
   comparison.compare("--adam-eps", optimizer.adam_eps, state.adam_eps);
   const bool take = choice == Hyperparameters::of_checkpoint;
   compare_multipliers(comparison, optimizer, specs, stored, take);
-  if (choice == Hyperparameters::must_agree && !comparison.differences().empty()) {
-    throw InputError(
-        fmt::format("the flags say otherwise than the checkpoint:\n  {}\nGo on with the checkpoint's values: "
-                    "--use-checkpoint-opt_param-scheduler; with the flags': --override-opt_param-scheduler",
-                    fmt::join(comparison.differences(), "\n  ")));
-  }
+  ConfigChanges changes = compare_configs(config, state, allowed_changes, false);
+  const bool undecided = choice == Hyperparameters::must_agree && !comparison.differences().empty();
+  if (undecided || !changes.refused.empty())
+    refuse(undecided ? comparison.differences() : std::vector<std::string>{}, changes);
   for (const std::string& difference : comparison.differences()) {
     result.notes.push_back(
         fmt::format("{}: the {} value is taken", difference, take ? "checkpoint's" : "flag's"));
   }
-  for (std::string& note : notes_on_the_rest(config, state)) result.notes.push_back(std::move(note));
+  if (config.param_dtype == DType::fp16 && !config.loss_scale.constant)
+    result.notes.push_back(fmt::format("the loss scale goes on at {}", format_loss_scale(state.loss_scale)));
+  for (std::string& note : changes.notes) result.notes.push_back(std::move(note));
   result.config = resolve(std::move(result.config));
   return result;
+}
+
+Agreement agree_on_weights(const TrainConfig& config, const RunState& state,
+                           const std::vector<std::string>& allowed_changes) {
+  ConfigChanges changes = compare_configs(config, state, allowed_changes, true);
+  if (!changes.refused.empty()) refuse({}, changes);
+  return {config, std::move(changes.notes)};
 }
 
 }  // namespace zero1::ckpt

@@ -23,10 +23,20 @@ struct Agreement {
 };
 
 /// `stored` holds the multipliers of each of the run's parameters, where the checkpoint has that parameter.
-/// Throws InputError that lists every difference, under must_agree. What only steers the data and the
-/// clipping comes from the flags in any case, and is noted. A checkpoint that no run has written (an import)
-/// agrees with everything.
+/// Throws InputError that lists every difference, under must_agree, and in any case every one that
+/// config_rules.h refuses and `allowed_changes` does not name. The rest comes from the flags and is noted. A
+/// checkpoint that no run has written (an import) agrees with everything.
 Agreement agree(const TrainConfig& config, const RunState& state, const std::vector<ParamSpec>& specs,
-                const std::vector<std::optional<ParamMultipliers>>& stored, Hyperparameters choice);
+                const std::vector<std::optional<ParamMultipliers>>& stored, Hyperparameters choice,
+                const std::vector<std::string>& allowed_changes = {});
+
+/// The same for a new run that begins with the checkpoint's parameters: only what they compute must agree.
+Agreement agree_on_weights(const TrainConfig& config, const RunState& state,
+                           const std::vector<std::string>& allowed_changes = {});
+
+/// TrainProgress::scheduled_sequences of a run that goes on: after the same number of iterations, counted in
+/// batches of `global_batch_size`, its own. A checkpoint that does not tell is as far as AdamW is: both move
+/// with every step that is not skipped.
+std::int64_t schedule_position(const RunState& state, std::int64_t global_batch_size);
 
 }  // namespace zero1::ckpt

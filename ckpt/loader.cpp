@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ckpt/checkpoint.h"
+#include "ckpt/config_rules.h"
 #include "ckpt/mapped_source.h"
 #include "ckpt/state_rules.h"
 #include "ckpt/train_hooks.h"
@@ -28,6 +29,7 @@ class Loader::Impl {
   std::vector<std::string> left_behind;  ///< of the checkpoint
   std::vector<std::string> notes;
   Agreement agreement;
+  std::int64_t scheduled_sequences = 0;
 
   Impl(const LoadOptions& options, const TrainConfig& config)
       : checkpoint_(std::in_place, options.source, options.step),
@@ -46,16 +48,18 @@ class Loader::Impl {
     if (not_loaded.size() == wanted.size()) {
       throw InputError(fmt::format("--load {}: has no parameter of the model", folder));
     }
-    agreement.config = config;
-    if (weights_only) return;
-    refuse_new_params();
-    if (state.step >= config.train_iters) {
+    if (!weights_only) refuse_new_params();
+    if (!weights_only && state.step >= config.train_iters) {
       throw InputError(fmt::format(
           "--load {}: is at step {}; --train-iters counts from the beginning and must be larger, got {}",
           folder, state.step, config.train_iters));
     }
     try {
-      agreement = agree(config, state, wanted, multipliers(), options.hyperparameters);
+      check_change_names(options.allowed_changes);
+      agreement = weights_only ? agree_on_weights(config, state, options.allowed_changes)
+                               : agree(config, state, wanted, multipliers(), options.hyperparameters,
+                                       options.allowed_changes);
+      scheduled_sequences = schedule_position(state, agreement.config.global_batch_size);
     } catch (const InputError& error) {
       throw InputError(fmt::format("--load {}: {}", folder, error.what()));
     }
@@ -191,8 +195,9 @@ void Loader::restore(int, RankTrainer& trainer) const {
   if (!impl_->weights_only) {
     const RunState& state = impl_->state;
     LossScaler::State scaler{state.loss_scale, state.growth_tracker, state.hysteresis_tracker};
-    if (state.config_json == "{}") scaler = trainer.progress().loss_scaler;  // no run has written it
-    trainer.restore({state.step, state.consumed_sequences, state.optimizer_steps, scaler});
+    if (!state.is_of_run()) scaler = trainer.progress().loss_scaler;
+    trainer.restore({state.step, state.consumed_sequences, state.optimizer_steps, scaler,
+                     impl_->scheduled_sequences});
   }
   trainer.optimizer().publish_main_params();
   trainer.finish();

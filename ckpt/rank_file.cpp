@@ -105,7 +105,6 @@ void RankFileWriter::append(const float* values, std::int64_t elems) {
   if (current_ == slices_.size() || written_ + elems > slices_[current_].elems) {
     throw Error(fmt::format("{}: more elements than the layout has", path_));
   }
-  constexpr std::int64_t elem_bytes = sizeof(float);
   file_->write_at(slices_[current_].offset_bytes + written_ * elem_bytes, values, elems * elem_bytes);
   hash_.add(values, elems * elem_bytes);
   written_ += elems;

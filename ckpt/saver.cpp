@@ -57,6 +57,9 @@ RunState run_state(RankTrainer& trainer) {
   s.warmup_iters = config.lr.warmup_iters;
   s.decay_iters = config.lr.decay_iters;
   s.lr_decay_style = name(config.lr.style);
+  s.wsd_decay_style = name(config.lr.wsd_style);
+  s.wsd_decay_iters = config.lr.wsd_decay_iters;
+  s.scheduled_sequences = progress.scheduled_sequences;
   s.param_groups = param_groups(trainer.data_parallel().layout().specs, trainer.optimizer().multipliers());
   s.config_json = to_json(config);
   return s;

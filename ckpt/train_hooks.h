@@ -26,6 +26,7 @@ struct LoadOptions {
   bool weights_only = false;         ///< a new run from these parameters: no moments, no step
   NameRules names = {};              ///< what the run calls the stored parameters
   Hyperparameters hyperparameters = Hyperparameters::must_agree;
+  std::vector<std::string> allowed_changes = {};  ///< of the configuration (config_rules.h)
 };
 
 /// Saves every rank's shards. Ranks write their own files without waiting for each other; whoever is last
@@ -62,8 +63,8 @@ class Saver {
 class Loader {
  public:
   /// Opens the checkpoint and compares it with the run: throws InputError that lists every parameter that
-  /// is missing, unexpected or of another shape (the last also when not strict), or every hyperparameter
-  /// that differs (hyperparameters.h), and what else does not fit.
+  /// is missing, unexpected or of another shape (the last also when not strict), or everything of
+  /// the configuration that must agree and does not (hyperparameters.h), and what else does not fit.
   Loader(const LoadOptions& options, const TrainConfig& config);
   ~Loader();
 

@@ -88,7 +88,6 @@ void write_copied(hid_t group, const CheckpointContents& contents, int param, co
     const InputFile source(folder + "/" + rank_file_name(piece.rank));
     for (const State state : all_states) {
       const std::int64_t row = slice_index(contents.layout, piece.rank, piece.buffer, piece.bucket, state);
-      constexpr std::int64_t elem_bytes = sizeof(float);
       float value = 0;
       source.read_at(
           contents.slices[static_cast<std::size_t>(row)].offset_bytes + piece.local.start * elem_bytes,

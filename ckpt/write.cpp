@@ -19,8 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t elem_bytes = sizeof(float);
-
 /// One checkpoint being written by several workers.
 class Writing {
  public:

@@ -32,23 +32,28 @@ if(ZERO1_SANITIZE)
 endif()
 target_compile_options(zero1_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
 
-# zero1_precompile(TARGET HEADER …): where clang compiles, and the target has files enough to gain by it, reads what
-# most of them include once for all: the given headers and these. g++ compiles without, since it would then warn of
-# the standard library's own code; so no file can count on it.
+# zero1_precompile(TARGET HEADER …): where clang compiles files one by one, and the target has enough of them to gain
+# by it, reads what most of them include once for all: the given headers and these. g++ compiles without, since it
+# would then warn of the standard library's own code; so no file can count on it.
 function(zero1_precompile target)
   get_target_property(sources ${target} SOURCES)
   list(LENGTH sources count)
-  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND count GREATER 6)
+  get_target_property(together ${target} UNITY_BUILD)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang" AND NOT together AND count GREATER 6)
     target_precompile_headers(${target} PRIVATE ${ARGN} <fmt/format.h> <nlohmann/json.hpp> <algorithm> <functional>
       <map> <memory> <mutex> <optional> <string> <vector>)
   endif()
 endfunction()
 
-# zero1_library(NAME SOURCES … PRECOMPILE … LINK …): a static library of the core.
+# zero1_library(NAME [APART] SOURCES … PRECOMPILE … LINK …): a static library of the core. APART: its files are not
+# made to be compiled together, for example since every command has its `Flags`.
 function(zero1_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;PRECOMPILE;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "APART" "" "SOURCES;PRECOMPILE;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC zero1_options ${ARG_LINK})
+  if(ZERO1_UNITY AND NOT ARG_APART)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
+  endif()
   zero1_precompile(${name} ${ARG_PRECOMPILE})
 endfunction()
 
@@ -64,19 +69,38 @@ function(zero1_command_line)
   endforeach()
 endfunction()
 
-# zero1_tests(PREFIX LINK …): every *_test.cpp here becomes one doctest program and one CTest test,
-# PREFIX_<file name without _test>. Tests that need more than 60 s under a sanitizer are too long.
+# zero1_tests(PREFIX [APART] LINK …): the *_test.cpp here become one doctest program, PREFIX_tests, and each file one
+# CTest test of it, PREFIX_<file name without _test>. APART: a program each, named as its test, where test cases stand
+# in headers or a program is run for itself. THREADS: those that have threads, and so all that ThreadSanitizer is
+# asked about (ZERO1_EVERY_TEST: it is asked about every one). Tests that need more than 60 s under a sanitizer are
+# too long.
 function(zero1_tests prefix)
-  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  cmake_parse_arguments(ARG "APART" "" "THREADS;LINK" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
+  if(ARG_THREADS AND ZERO1_SANITIZE MATCHES "thread" AND NOT ZERO1_EVERY_TEST)
+    list(JOIN ARG_THREADS "|" threads)
+    list(FILTER sources INCLUDE REGEX "/(${threads})_test[.]cpp$")
+  endif()
+  if(NOT ARG_APART)
+    zero1_test_program(${prefix}_tests SOURCES ${sources} LINK ${ARG_LINK})
+  endif()
   foreach(source ${sources})
-    get_filename_component(stem ${source} NAME_WE)
-    string(REGEX REPLACE "_test$" "" stem ${stem})
-    set(target ${prefix}_${stem})
-    add_executable(${target} ${source})
-    target_link_libraries(${target} PRIVATE zero1_test_main ${ARG_LINK})
-    target_precompile_headers(${target} REUSE_FROM zero1_test_main)
-    add_test(NAME ${target} COMMAND ${target})
-    set_tests_properties(${target} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+    get_filename_component(file ${source} NAME)
+    string(REGEX REPLACE "_test[.]cpp$" "" stem ${file})
+    set(test ${prefix}_${stem})
+    if(ARG_APART)
+      zero1_test_program(${test} SOURCES ${source} LINK ${ARG_LINK})
+      add_test(NAME ${test} COMMAND ${test})
+    else()
+      add_test(NAME ${test} COMMAND ${prefix}_tests --source-file=*/${file})
+    endif()
+    set_tests_properties(${test} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
   endforeach()
+endfunction()
+
+function(zero1_test_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE zero1_test_main ${ARG_LINK})
+  target_precompile_headers(${name} REUSE_FROM zero1_test_main)
 endfunction()

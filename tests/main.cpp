@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 #include <string>
 
@@ -14,6 +15,29 @@ std::set<std::string>& reasons() {
   static std::set<std::string> said;
   return said;
 }
+
+/// A filter that fits no test case is a mistake, not a success.
+struct SomethingRuns : doctest::IReporter {
+  explicit SomethingRuns(const doctest::ContextOptions&) {}
+  void test_run_end(const doctest::TestRunStats& stats) override {
+    if (stats.numTestCasesPassingFilters != 0) return;
+    std::fputs("No test case fits the filters.\n", stderr);
+    std::exit(EXIT_FAILURE);
+  }
+  void report_query(const doctest::QueryData&) override {}
+  void test_run_start() override {}
+  void test_case_start(const doctest::TestCaseData&) override {}
+  void test_case_reenter(const doctest::TestCaseData&) override {}
+  void test_case_end(const doctest::CurrentTestCaseStats&) override {}
+  void test_case_exception(const doctest::TestCaseException&) override {}
+  void subcase_start(const doctest::SubcaseSignature&) override {}
+  void subcase_end() override {}
+  void log_assert(const doctest::AssertData&) override {}
+  void log_message(const doctest::MessageData&) override {}
+  void test_case_skipped(const doctest::TestCaseData&) override {}
+};
+
+REGISTER_LISTENER("something runs", 0, SomethingRuns);
 
 }  // namespace
 

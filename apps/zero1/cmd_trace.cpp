@@ -66,20 +66,52 @@ void run_summary(const SummaryFlags& flags) {
 struct ExportFlags {
   std::string file;
   std::string out;
+  std::string steps;
+  std::string ranks;
+  bool dry_run = false;
 };
+
+trace::Selection selection_of(const ExportFlags& flags) {
+  trace::Selection selection;
+  const auto parse = [&](const char* flag, const std::string& text, auto parser) {
+    if (text.empty()) return;
+    try {
+      parser(text, selection);
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("{} {}", flag, error.what()));
+    }
+  };
+  parse("--steps", flags.steps, trace::parse_steps);
+  parse("--ranks", flags.ranks, trace::parse_ranks);
+  return selection;
+}
+
+/// Before it is written: timelines become large.
+void print_plan(const ExportFlags& flags, const trace::Selection& selection,
+                const trace::ExportResult& plan) {
+  const std::string what = trace::describe(selection);
+  fmt::print(stderr, "{}: about {}, {}{}{}\n", flags.out, format_bytes(plan.bytes),
+             counted(plan.events, "event"), what.empty() ? "" : " of ", what);
+}
 
 void run_export(const ExportFlags& flags) {
   if (same_file(flags.file, flags.out)) {
     throw InputError(fmt::format("{}: is the trace itself; name another file for the timeline", flags.out));
   }
+  trace::ExportOptions options;
+  options.selection = selection_of(flags);
+  options.on_plan = [&](const trace::ExportResult& plan) { print_plan(flags, options.selection, plan); };
+  options.progress = progress_bar("exporting");
+  options.dry_run = flags.dry_run;
   const trace::Reader reader(flags.file);
-  const trace::ExportResult result = trace::export_chrome(reader, flags.out, progress_bar("exporting"));
+  const trace::ExportResult result = trace::export_chrome(reader, flags.out, options);
   if (reader.truncated()) {
     fmt::print(stderr, "zero1: note: {} was not closed; exported up to its last flush\n", flags.file);
   }
   if (reader.dropped() > 0) {
     fmt::print(stderr, "zero1: note: {} dropped while recording\n", counted(reader.dropped(), "event"));
   }
+  if (flags.dry_run) return;
   fmt::print("{}: {}, {}, {}; open it in https://ui.perfetto.dev\n", flags.out,
              counted(result.events, "event"), counted(result.flows, "arrow"), format_bytes(result.bytes));
   if (std::fflush(stdout) != 0) throw Error("trace export: cannot write to standard output");
@@ -107,6 +139,17 @@ void add_trace_command(CLI::App& app, int& status) {
   export_command->add_option("FILE", flags->file, "The trace")->required();
   export_command->add_option("OUT.json", flags->out, "The timeline to write; replaced if it exists")
       ->required();
+  export_command
+      ->add_option("--steps", flags->steps,
+                   "Only steps A to B without B; A alone is one step, A: and :B are open at one end")
+      ->type_name("A:B");
+  export_command->add_option("--ranks", flags->ranks, "Only these ranks, as 0,2-3 (with rank 3)")
+      ->type_name("LIST");
+  export_command->add_flag("--dry-run", flags->dry_run, "Say how large the timeline would be, write nothing");
+  export_command->footer(
+      "Say `--steps 3:5 --ranks 0` for a look at steps 3 and 4 of rank 0: a timeline takes about 300 bytes "
+      "per\n"
+      "event. Its size is told before it is written.");
   export_command->callback([flags] { run_export(*flags); });
 }
 

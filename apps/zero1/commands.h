@@ -8,6 +8,7 @@ namespace zero1::app {
 /// Each adds its subcommand to `app`. When the user has chosen it, its callback runs the command and
 /// sets `status` (0 success, 1 different or failed); exceptions are left to main.
 void add_train_command(CLI::App& app, int& status);
+void add_generate_command(CLI::App& app, int& status);
 void add_layout_command(CLI::App& app, int& status);
 void add_trace_command(CLI::App& app, int& status);
 void add_ckpt_command(CLI::App& app, int& status);

@@ -7,6 +7,7 @@ int main(int argc, char** argv) {
       "Runs Megatron-LM's distributed optimizer (ZeRO-1) for real and makes it visible.\n\n"
       "First steps:\n"
       "  zero1 train --dp 4 --train-iters 50                 train a small GPT on four in-process ranks\n"
+      "  zero1 generate DIR --prompt 'What is'               let a trained model write\n"
       "  zero1 train --dp 4 --trace run.trace …              record what happens when\n"
       "  zero1 trace export run.trace run.json               open run.json in https://ui.perfetto.dev\n"
       "  zero1 layout SPEC.json --svg map.svg                draw who owns what\n"
@@ -16,6 +17,7 @@ int main(int argc, char** argv) {
       "zero1"};
   int status = 0;
   zero1::app::add_train_command(app, status);
+  zero1::app::add_generate_command(app, status);
   zero1::app::add_layout_command(app, status);
   zero1::app::add_trace_command(app, status);
   zero1::app::add_ckpt_command(app, status);

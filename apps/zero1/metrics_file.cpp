@@ -10,7 +10,7 @@
 
 namespace zero1::app {
 
-MetricsFile::MetricsFile(std::string path) : path_(std::move(path)) {
+MetricsFile::MetricsFile(std::string path) : path_(std::move(path)), csv_(path_.ends_with(".csv")) {
   if (!path_.empty()) open(std::ios::app);
 }
 
@@ -26,8 +26,9 @@ void MetricsFile::write(const StepMetrics& step) {
     out_.close();
     open(std::ios::trunc);
     begun_ = true;
+    if (csv_) out_ << csv_header() << '\n';
   }
-  out_ << to_json(step) << '\n' << std::flush;
+  out_ << (csv_ ? to_csv(step) : to_json(step)) << '\n' << std::flush;
 }
 
 void MetricsFile::finish() {

@@ -8,8 +8,8 @@
 
 namespace zero1::app {
 
-/// A JSON line per step. What the file held before is replaced when the first line comes: a run that cannot
-/// begin leaves it as it was.
+/// A line per step: JSON, or cells under a header where the path ends in .csv. What the file held before is
+/// replaced when the first line comes: a run that cannot begin leaves it as it was.
 class MetricsFile {
  public:
   /// Throws InputError where `path` cannot be written; an empty one writes nothing.
@@ -22,6 +22,7 @@ class MetricsFile {
   void open(std::ios::openmode mode);
 
   std::string path_;
+  bool csv_;
   std::ofstream out_;
   bool begun_ = false;
 };

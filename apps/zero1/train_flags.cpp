@@ -32,6 +32,13 @@ void add_model_flags(CLI::App& cmd, TrainOptions& o) {
   cmd.add_option("--max-position-embeddings", c.max_position_embeddings,
                  "Rows of wpe (default: --seq-length)")
       ->group(group);
+  cmd.add_option("--vocab-size", c.vocab_size,
+                 "Size of the vocabulary: every token of the data is below it (default: 256, bytes)")
+      ->group(group);
+  cmd.add_option("--make-vocab-size-divisible-by", c.make_vocab_size_divisible_by,
+                 "Pad the embedding to a multiple of this; padding takes part in the softmax, as in Megatron")
+      ->group(group)
+      ->capture_default_str();
   auto* bf16 =
       cmd.add_flag("--bf16", o.bf16, "Parameters and activations in bfloat16, main parameters in fp32");
   auto* fp16 = cmd.add_flag("--fp16", o.fp16, "The same in float16, with loss scaling");
@@ -48,9 +55,16 @@ void add_model_flags(CLI::App& cmd, TrainOptions& o) {
 void add_data_flags(CLI::App& cmd, TrainOptions& o) {
   TrainConfig& c = o.config;
   const std::string group = "Data and batches";
-  cmd.add_option("--data", c.data, "Train on the bytes of this file (default: a generated arithmetic corpus)")
+  cmd.add_option(
+         "--data", c.data,
+         "Train on the bytes of this file, or on its token ids where its name ends in .bin: uint16, or as "
+         "a header of llm.c says (default: a generated arithmetic corpus)")
       ->group(group)
       ->type_name("FILE");
+  cmd.add_option(
+         "--token-dtype", o.token_dtype,
+         "How the data's tokens are stored, whatever the file is called: uint16, uint32, or uint8 for bytes")
+      ->group(group);
   cmd.add_flag("--shuffle", c.shuffle, "Visit the sequences in a seeded random order")->group(group);
   cmd.add_option("--dp", c.dp, "Data-parallel ranks, as threads of this process")
       ->group(group)
@@ -61,8 +75,15 @@ void add_data_flags(CLI::App& cmd, TrainOptions& o) {
   cmd.add_option("--global-batch-size", c.global_batch_size,
                  "Sequences per iteration over all ranks (default: --micro-batch-size times --dp)")
       ->group(group);
+  cmd.add_option(
+         "--rampup-batch-size", o.rampup_batch_size,
+         "A batch that begins with START sequences and grows by INCREMENT up to --global-batch-size, in "
+         "equal stretches of the first SAMPLES sequences")
+      ->group(group)
+      ->type_name("START INCREMENT SAMPLES")
+      ->expected(3);
   cmd.add_option("--train-iters", c.train_iters, "Iterations")->group(group)->capture_default_str();
-  cmd.add_option("--valid-data", c.valid_data, "Evaluate on the bytes of this file")
+  cmd.add_option("--valid-data", c.valid_data, "Evaluate on this file, read as --data")
       ->group(group)
       ->type_name("FILE");
   cmd.add_option("--eval-interval", c.eval_interval, "Evaluate every so many iterations (0: never)")
@@ -81,10 +102,20 @@ void add_optimizer_flags(CLI::App& cmd, TrainOptions& o) {
                  "Linear warm-up; the first iteration runs at 0, as in Megatron")
       ->group(group)
       ->capture_default_str();
-  cmd.add_option("--lr-decay-style", o.lr_decay_style, "constant, linear or cosine")
+  cmd.add_option(
+         "--lr-decay-style", o.lr_decay_style,
+         "constant, linear, cosine, inverse-square-root or WSD (warm-up, stable, decay). Iterations move "
+         "the schedule when they are not skipped; one of --rampup-batch-size by its share of a full batch")
       ->group(group)
       ->capture_default_str();
-  cmd.add_option("--lr-decay-iters", c.lr.decay_iters, "Where --min-lr is reached (default: --train-iters)")
+  cmd.add_option("--lr-decay-iters", c.lr.decay_iters,
+                 "Where --min-lr is reached (default: --train-iters, in full batches)")
+      ->group(group);
+  cmd.add_option("--lr-wsd-decay-iters", c.lr.wsd_decay_iters,
+                 "Of --lr-decay-iters the last, in which WSD decays")
+      ->group(group);
+  cmd.add_option("--lr-wsd-decay-style", o.lr_wsd_decay_style,
+                 "How WSD decays: exponential, linear, cosine or minus_sqrt (default: exponential)")
       ->group(group);
   cmd.add_option("--weight-decay", c.optimizer.weight_decay,
                  "Decoupled; on tensors of two or more dimensions")
@@ -153,9 +184,11 @@ void add_pipeline_flags(CLI::App& cmd, TrainOptions& o) {
   cmd.add_flag("--grad-reduce-in-bf16,--grad-reduce-in-low-precision", o.grad_reduce_in_low_precision,
                "Keep and reduce gradients in the parameters' dtype (default: fp32)")
       ->group(group);
-  cmd.add_flag("--check-for-nan-in-loss-and-grad,!--no-check-for-nan-in-loss-and-grad",
-               d.check_for_nan_in_grad,
-               "A NaN or infinity before a reduction ends the run (default: on; off: such steps are skipped)")
+  cmd.add_flag(
+         "--check-for-nan-in-loss-and-grad,!--no-check-for-nan-in-loss-and-grad", d.check_for_nan_in_grad,
+         "A loss that is NaN or infinite ends the run, and so does such a gradient before its reduction; "
+         "under dynamic loss scaling a gradient only makes its step skipped (default: on; off: such steps "
+         "are skipped, but a run that only skips ends)")
       ->group(group);
   cmd.add_option("--check-for-large-grads", d.check_for_large_grads,
                  "A gradient element beyond this ends the run")
@@ -191,9 +224,13 @@ void add_machine_flags(CLI::App& cmd, TrainOptions& o) {
       ->type_name("FILE");
   cmd.add_option("--metrics", o.metrics,
                  "Write one JSON object per iteration: step, loss, grad_norm, lr, tokens, ms, comm_ms, "
-                 "exposed_comm_ms, overlap")
+                 "exposed_comm_ms, overlap; or the same as a table where the name ends in .csv")
       ->group(output)
       ->type_name("FILE.jsonl");
+  cmd.add_option("--tensorboard-dir", o.tensorboard_dir,
+                 "Write the metrics as an event file of TensorBoard into this folder")
+      ->group(output)
+      ->type_name("DIR");
   cmd.add_option("--trace", c.trace, "Record every event; see `zero1 trace --help`")
       ->group(output)
       ->type_name("FILE");
@@ -233,6 +270,15 @@ void add_checkpoint_flags(CLI::App& cmd, TrainOptions& o) {
                "A new run from these parameters: no moments, no step, no data position")
       ->group(group);
   add_name_flags(cmd, o.names, "Names of stored tensors (--load, --init)");
+  cmd.add_option(
+         "--allow-change", o.allowed_changes,
+         "Names of flags, as seq-length,data: they may be other than in the checkpoint, although the run "
+         "then computes something else or reads other data")
+      ->group(group)
+      ->type_name("NAMES")
+      ->delimiter(',')
+      ->expected(1)
+      ->take_all();
   auto* use_checkpoint = cmd.add_flag("--use-checkpoint-opt_param-scheduler", o.use_checkpoint_schedule,
                                       "Learning rate, its schedule, weight decay, AdamW's coefficients and "
                                       "parameter groups of the checkpoint "
@@ -287,7 +333,8 @@ void require_not_negative(std::int64_t value, const char* flag) {
 
 /// What a config file says of one flag, as the command line would have said it.
 void set_flag(CLI::Option& option, const ConfigEntry& entry) {
-  const bool takes_many = option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+  const bool takes_many = option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll ||
+                          option.get_items_expected_max() > 1;
   if (option.get_items_expected_max() == 0) {
     if (entry.values.size() > 1) throw InputError(entry.key + ": expected true or false, found a list");
     option.add_result(option.get_flag_value(entry.key, entry.values.empty() ? "true" : entry.values.front()));
@@ -344,13 +391,34 @@ TrainConfig train_config(const TrainOptions& o) {
   if (o.bf16 && o.fp16) throw InputError("--bf16 and --fp16 exclude each other");
   if (o.bf16) config.param_dtype = DType::bf16;
   if (o.fp16) config.param_dtype = DType::fp16;
+  if (!o.token_dtype.empty()) {
+    const std::optional<TokenDType> dtype = parse_token_dtype(o.token_dtype);
+    if (!dtype) {
+      throw InputError(fmt::format("--token-dtype must be uint8, uint16 or uint32, got '{}'", o.token_dtype));
+    }
+    config.token_dtype = *dtype;
+  }
   config.data_parallel.grad_reduce_in_fp32 = !o.grad_reduce_in_low_precision;
   const std::optional<LrDecayStyle> style = parse_lr_decay_style(o.lr_decay_style);
   if (!style) {
     throw InputError(
-        fmt::format("--lr-decay-style must be constant, linear or cosine, got '{}'", o.lr_decay_style));
+        fmt::format("--lr-decay-style must be constant, linear, cosine, inverse-square-root or WSD, got '{}'",
+                    o.lr_decay_style));
   }
   config.lr.style = *style;
+  if (!o.lr_wsd_decay_style.empty()) {
+    if (*style != LrDecayStyle::wsd) throw InputError("--lr-wsd-decay-style needs --lr-decay-style WSD");
+    const std::optional<WsdDecayStyle> wsd_style = parse_wsd_decay_style(o.lr_wsd_decay_style);
+    if (!wsd_style) {
+      throw InputError(
+          fmt::format("--lr-wsd-decay-style must be exponential, linear, cosine or minus_sqrt, got '{}'",
+                      o.lr_wsd_decay_style));
+    }
+    config.lr.wsd_style = *wsd_style;
+  }
+  if (!o.rampup_batch_size.empty())
+    config.rampup_batch_size = {o.rampup_batch_size[0], o.rampup_batch_size[1], o.rampup_batch_size[2]};
+  config.check_for_nan_in_loss = config.data_parallel.check_for_nan_in_grad;
   if (!o.bucket_size.empty())
     config.data_parallel.bucket_size_elems = parse_bucket_size("--ddp-bucket-size", o.bucket_size);
   require_not_negative(o.log_interval, "--log-interval");

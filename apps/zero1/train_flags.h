@@ -17,15 +17,20 @@ struct TrainOptions {
   bool fp16 = false;
   bool grad_reduce_in_low_precision = false;
   std::string lr_decay_style = "constant";
+  std::string lr_wsd_decay_style;               ///< empty: the default
+  std::vector<std::int64_t> rampup_batch_size;  ///< empty, or START, INCREMENT, SAMPLES
   std::string bucket_size;
   std::vector<std::string> param_groups;
   std::string config_file;
+  std::string token_dtype;  ///< empty: by the file's name
   std::string metrics;
+  std::string tensorboard_dir;
   std::string svg;
   std::int64_t log_interval = 1;
   ckpt::SaveOptions save;
   ckpt::LoadOptions load;
   NameRules names;  ///< of what --load or --init reads
+  std::vector<std::string> allowed_changes;
   bool override_schedule = false;
   bool use_checkpoint_schedule = false;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/zero1/cmd_ckpt_progress.h"
 #include "apps/zero1/train_report.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
@@ -73,10 +74,25 @@ void check_outputs(const TrainOptions& o) {
   if (!o.config.save_weights.empty()) OutputFile{o.config.save_weights};
 }
 
+/// Tokens that the model does not have would end the run when they are read, hours later perhaps.
+void check_tokens(const TrainConfig& config, const std::string& path) {
+  if (path.empty()) return;
+  const TokenFile file(path, {config.token_dtype, config.vocab_size});
+  constexpr std::int64_t takes_long_bytes = 1 << 28;
+  const auto line = progress_line();
+  file.check([&](std::int64_t done, std::int64_t total) {
+    if (total >= takes_long_bytes) line(done, total);
+  });
+}
+
 }  // namespace
 
 TrainJob::TrainJob(const TrainOptions& options)
-    : options_(options), config_(train_config(options)), metrics_((check_outputs(options), options.metrics)) {
+    : options_(options),
+      config_(train_config(options)),
+      metrics_((check_outputs(options), options.metrics)),
+      tensorboard_(options.tensorboard_dir) {
+  for (const std::string& path : {config_.data, config_.valid_data}) check_tokens(config_, path);
   open_checkpoints();
 }
 
@@ -94,10 +110,11 @@ MachineFactory TrainJob::machine() const {
 
 void TrainJob::open_checkpoints() {
   const bool load = !options_.load.source.empty();
-  if (!load && (options_.load.step || options_.load.weights_only || !options_.load.strict ||
-                options_.override_schedule || options_.use_checkpoint_schedule)) {
+  if (!load &&
+      (options_.load.step || options_.load.weights_only || !options_.load.strict ||
+       !options_.allowed_changes.empty() || options_.override_schedule || options_.use_checkpoint_schedule)) {
     throw InputError(
-        "--ckpt-step, --no-strict, --load-weights-only, --override-opt_param-scheduler and "
+        "--ckpt-step, --no-strict, --load-weights-only, --allow-change, --override-opt_param-scheduler and "
         "--use-checkpoint-opt_param-scheduler need --load DIR");
   }
   if (!load && config_.init.empty() && !options_.names.empty()) {
@@ -108,6 +125,9 @@ void TrainJob::open_checkpoints() {
     load_options.names = options_.names;
     if (options_.override_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_flags;
     if (options_.use_checkpoint_schedule) load_options.hyperparameters = ckpt::Hyperparameters::of_checkpoint;
+    load_options.allowed_changes = options_.allowed_changes;
+    // Who gives a number means it; --dp alone, which makes the default another one, does not say so.
+    if (options_.config.global_batch_size != 0) load_options.allowed_changes.push_back("global-batch-size");
     loader_.emplace(load_options, config_);
     config_ = loader_->config();
   }
@@ -126,13 +146,14 @@ void TrainJob::print_origin() const {
     for (const std::string& note : loader_->notes()) fmt::print("  {}\n", note);
   }
   if (config_.init.empty()) return;
-  const auto tensors = check_weights(make_model(config_)->param_specs(), config_.init, config_.init_names);
+  const auto tensors = check_weights(make_model(config_)->param_specs(), config_);
   for (const std::string& note : describe(tensors)) fmt::print("--init {}: {}\n", config_.init, note);
 }
 
 void TrainJob::observe(TrainObserver& observer) {
   observer.on_step = [this, also = std::move(observer.on_step)](const StepMetrics& step) {
     metrics_.write(step);
+    tensorboard_.write(step);
     if (also) also(step);
   };
   if (loader_) {
@@ -149,6 +170,7 @@ void TrainJob::observe(TrainObserver& observer) {
 void TrainJob::finish() {
   if (saver_) saver_->finish();
   metrics_.finish();
+  tensorboard_.finish();
 }
 
 void TrainJob::draw(const TrainSummary& summary) const {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "apps/zero1/metrics_file.h"
+#include "apps/zero1/tensorboard_file.h"
 #include "apps/zero1/train_flags.h"
 #include "core/train/machine.h"
 #include "core/train/trainer.h"
@@ -40,6 +41,7 @@ class TrainJob {
   TrainOptions options_;
   TrainConfig config_;
   MetricsFile metrics_;
+  TensorboardFile tensorboard_;
   std::optional<ckpt::Loader> loader_;
   std::optional<ckpt::Saver> saver_;
 };

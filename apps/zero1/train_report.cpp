@@ -88,6 +88,20 @@ void print_communication(const TrainConfig& config, const TrainSummary& summary)
       bar(summary.overlap, 40), 100 * summary.overlap);
 }
 
+void print_loss_scaling(const TrainConfig& config) {
+  if (config.param_dtype != DType::fp16) return;
+  const LossScalerConfig& s = config.loss_scale;
+  if (s.constant) {
+    fmt::print("loss scale {}\n", format_loss_scale(*s.constant));
+    return;
+  }
+  fmt::print(
+      "loss scale dynamic, from {}: an overflow skips the step, and from number {} on halves the scale, not "
+      "below {};\n{} without one double it\n",
+      format_loss_scale(s.initial_scale), s.hysteresis, format_loss_scale(s.min_scale),
+      counted(s.growth_interval, "step"));
+}
+
 }  // namespace
 
 void print_machine(const MachineDescription& machine) {
@@ -102,6 +116,12 @@ void print_header(const TrainConfig& config) {
              name(config.param_dtype), config.dp, config.global_batch_size,
              counted(config.num_microbatches(), "microbatch", "microbatches"), config.micro_batch_size,
              counted(config.tokens_per_step(), "token"));
+  if (config.padded_vocab_size() != 256) {
+    fmt::print("vocabulary {}", counted(config.vocab_size, "token"));
+    if (config.padded_vocab_size() != config.vocab_size)
+      fmt::print(", padded to {}", format_count(config.padded_vocab_size()));
+    fmt::print("\n");
+  }
   fmt::print("distributed optimizer {}, overlap grad reduce {}, overlap param gather {}",
              on_off(d.use_distributed_optimizer), on_off(d.overlap_grad_reduce),
              on_off(d.overlap_param_gather));
@@ -109,6 +129,12 @@ void print_header(const TrainConfig& config) {
     fmt::print(", {} per rank", counted(config.threads_per_rank, "thread"));
   }
   fmt::print("\n");
+  print_loss_scaling(config);
+  if (config.rampup_batch_size) {
+    const auto& [start, increment, sequences] = *config.rampup_batch_size;
+    fmt::print("the global batch ramps up: from {} by {}, full after {}\n", start, increment,
+               counted(sequences, "sequence"));
+  }
   if (config.link.enabled()) {
     fmt::print(
         "link MODELLED at {:g} Gbit/s and {:g} us per step of a ring: what is sent takes that long;\n"
@@ -127,11 +153,13 @@ void print_step(const TrainConfig& config, const StepMetrics& step) {
     line += fmt::format("  comm {:.1f} ms, exposed {:.1f} ms, overlap {:.0f}%", step.comm_ms,
                         step.exposed_comm_ms, 100 * step.overlap);
   }
-  if (step.loss_scale) line += fmt::format("  scale {:g}", *step.loss_scale);
+  if (step.loss_scale) line += fmt::format("  scale {}", format_loss_scale(*step.loss_scale));
   if (step.valid_loss) line += fmt::format("  valid loss {:.4f}", *step.valid_loss);
   if (step.skipped)
     line += step.loss_scale ? "  SKIPPED: gradients overflow at this loss scale"
                             : "  SKIPPED: non-finite gradients";
+  if (step.skipped_steps > 0)
+    line += fmt::format(" ({} so far)", counted(step.skipped_steps, "step") + " skipped");
   if (isatty(STDOUT_FILENO) != 0) {
     const double done = static_cast<double>(step.step) / static_cast<double>(config.train_iters);
     line = fmt::format("[{}] {}", bar(done, 20), line);
@@ -141,7 +169,12 @@ void print_step(const TrainConfig& config, const StepMetrics& step) {
 }
 
 void print_summary(const TrainConfig& config, const TrainSummary& summary) {
-  fmt::print("\nTrained {} on {}, ranks {}: loss {:.4f}\n", counted(summary.steps, "step"), summary.device,
+  const std::string skipped =
+      summary.skipped_steps > 0
+          ? fmt::format(" and skipped {} (non-finite gradients: nothing updated)", summary.skipped_steps)
+          : "";
+  fmt::print("\nTrained {}{} on {}, ranks {}: loss {:.4f}\n",
+             counted(summary.steps - summary.skipped_steps, "step"), skipped, summary.device,
              summary.communicator, summary.last_loss);
   fmt::print("{:.1f} ms per step, {} tokens/s{}\n", summary.ms_per_step,
              format_count(static_cast<std::int64_t>(summary.tokens_per_s)),

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/base/range.h"
+#include "core/comm/reduce_prologue.h"
 #include "core/comm/work.h"
 #include "core/device/tensor_view.h"
 
@@ -16,17 +16,6 @@ namespace zero1 {
 enum class ReduceOp : std::uint8_t { sum, average, max };
 
 std::string_view name(ReduceOp op);
-
-/// What happens to this rank's input on its way into a reduction, instead of in passes over memory before it:
-/// the statistics of its parts, and a multiplication. The reduction has the bits that it would have after
-/// Ops::grad_stats and Ops::scale; the input in memory stays as it is.
-struct ReducePrologue {
-  float factor = 1;              ///< as of Ops::scale, for the whole input
-  std::span<const Range> parts;  ///< of the input, in elements, ascending and disjoint
-  double* stats = nullptr;       ///< host memory, [parts][2]: as `out` of Ops::grad_stats, before the factor
-
-  bool empty() const { return factor == 1 && parts.empty(); }
-};
 
 /// One rank's end of a process group. All ranks of the group call the same collectives in the same
 /// order with the same sizes and dtypes; ranks that do not get an Error that shows every rank's call.
@@ -63,13 +52,11 @@ class Communicator {
 
   /// out = the rank()-th of size() equal pieces of the reduction of all ranks' `in`. in.numel ==
   /// out.numel * size(). `out` may be exactly that piece of `in` (in place), else they are disjoint.
-  /// `prologue` is this rank's own matter: peers may give others. What it points to stays valid until the
-  /// collective is done. Where one is not taken, or the dtype is fp64, it throws std::invalid_argument.
-  virtual Work reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op,
-                              const ReducePrologue& prologue = {}) = 0;
+  virtual Work reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) = 0;
 
-  /// Does reduce_scatter take a prologue? So where it costs less than passes before it.
-  virtual bool takes_prologue() const { return false; }
+  /// The same collective with work on the input as it is read, where that costs less than passes over
+  /// memory before it. A backend may ignore this, and most do: null.
+  virtual PrologueReducer* prologue_reducer() { return nullptr; }
 
   /// out = all ranks' `in`, concatenated in rank order. out.numel == in.numel * size(). `in` may be
   /// exactly the rank()-th piece of `out` (in place), else they are disjoint.

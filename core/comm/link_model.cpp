@@ -35,7 +35,7 @@ struct RingCost {
   }
 };
 
-class LinkModelCommunicator final : public Communicator {
+class LinkModelCommunicator final : public Communicator, private PrologueReducer {
  public:
   LinkModelCommunicator(std::unique_ptr<Communicator> inner, const LinkModel& link)
       : inner_(std::move(inner)), link_(link) {}
@@ -44,7 +44,9 @@ class LinkModelCommunicator final : public Communicator {
   int size() const override { return inner_->size(); }
   std::string_view name() const override { return inner_->name(); }
   bool modelled() const override { return true; }
-  bool takes_prologue() const override { return inner_->takes_prologue(); }
+  PrologueReducer* prologue_reducer() override {
+    return inner_->prologue_reducer() != nullptr ? this : nullptr;
+  }
 
   std::string description() const override {
     const std::string bandwidth =
@@ -53,9 +55,8 @@ class LinkModelCommunicator final : public Communicator {
                        link_.latency_us);
   }
 
-  Work reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op,
-                      const ReducePrologue& prologue) override {
-    const Work work = inner_->reduce_scatter(stream, out, in, op, prologue);
+  Work reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) override {
+    const Work work = inner_->reduce_scatter(stream, out, in, op);
     return issued(stream, work, size() - 1, out.bytes() * (size() - 1));
   }
 
@@ -105,6 +106,12 @@ class LinkModelCommunicator final : public Communicator {
   void abort(std::string_view reason) noexcept override { inner_->abort(reason); }
 
  private:
+  Work reduce_scatter_with(const ReducePrologue& prologue, Stream& stream, TensorView out, ConstTensorView in,
+                           ReduceOp op) override {
+    const Work work = inner_->prologue_reducer()->reduce_scatter_with(prologue, stream, out, in, op);
+    return issued(stream, work, size() - 1, out.bytes() * (size() - 1));
+  }
+
   Work issued(Stream& stream, const Work& work, int steps, std::int64_t bytes_sent) {
     if (coalescing_) {
       collected_.add(steps, bytes_sent);

@@ -2,60 +2,53 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
 #include "core/base/random.h"
 #include "core/base/units.h"
-#include "core/data/input_file.h"
 #include "core/data/permutation.h"
 
 namespace zero1 {
 namespace {
 
-/// A sequence is one byte longer than its tokens: the last target is the next sequence's first token.
-std::int64_t count_sequences(std::int64_t bytes, std::int64_t seq_len, const std::string& what) {
+/// A sequence takes one token more than its length: the last target is the next sequence's first token.
+std::int64_t count_sequences(std::int64_t tokens, std::int64_t seq_len, const std::string& what,
+                             std::string_view unit) {
   if (seq_len < 1) throw InputError(fmt::format("the sequence length is {}, expected 1 or more", seq_len));
-  if (bytes <= seq_len) {
+  if (tokens <= seq_len) {
     throw InputError(fmt::format(
         "{}: has {}, but one sequence of {} takes {}: give more data or a shorter "
         "sequence length",
-        what, counted(bytes, "byte"), counted(seq_len, "token"), static_cast<std::uint64_t>(seq_len) + 1));
+        what, counted(tokens, unit), counted(seq_len, "token"), static_cast<std::uint64_t>(seq_len) + 1));
   }
-  return (bytes - 1) / seq_len;
-}
-
-void split_tokens_and_targets(const std::uint8_t* bytes, std::int64_t seq_len, std::int32_t* tokens,
-                              std::int32_t* targets) {
-  for (std::int64_t t = 0; t < seq_len; ++t) {
-    tokens[t] = bytes[t];
-    targets[t] = bytes[t + 1];
-  }
+  return (tokens - 1) / seq_len;
 }
 
 class FileTokens final : public TokenSource {
  public:
-  FileTokens(const std::string& path, std::int64_t seq_len)
-      : file_(path), seq_len_(seq_len), sequence_count_(count_sequences(file_.size_bytes(), seq_len, path)) {}
+  FileTokens(const std::string& path, std::int64_t seq_len, const TokenFileOptions& options)
+      : file_(path, options),
+        seq_len_(seq_len),
+        sequence_count_(count_sequences(file_.token_count(), seq_len, path,
+                                        holds_token_ids(path, options.dtype) ? "token" : "byte")) {}
 
   std::int64_t sequence_count() const override { return sequence_count_; }
   std::int64_t seq_len() const override { return seq_len_; }
-  std::string description() const override {
-    return fmt::format("{} ({})", file_.path(), counted(file_.size_bytes(), "byte"));
-  }
+  std::string description() const override { return file_.description(); }
 
   void read(std::int64_t index, std::int32_t* tokens, std::int32_t* targets) const override {
-    // Reads go through the page cache. A mapping would save the copy, but would end the program with a
-    // signal where the file is cut short meanwhile.
-    thread_local std::vector<std::uint8_t> bytes;
-    bytes.resize(static_cast<std::size_t>(seq_len_) + 1);
-    file_.read_at(index % sequence_count_ * seq_len_, bytes.data(), seq_len_ + 1);
-    split_tokens_and_targets(bytes.data(), seq_len_, tokens, targets);
+    thread_local std::vector<std::int32_t> both;
+    both.resize(static_cast<std::size_t>(seq_len_) + 1);
+    file_.read(index % sequence_count_ * seq_len_, seq_len_ + 1, both.data());
+    std::copy_n(both.begin(), seq_len_, tokens);
+    std::copy_n(both.begin() + 1, seq_len_, targets);
   }
 
  private:
-  InputFile file_;
+  TokenFile file_;
   std::int64_t seq_len_;
   std::int64_t sequence_count_;
 };
@@ -76,7 +69,7 @@ class ArithmeticTokens final : public TokenSource {
  public:
   ArithmeticTokens(std::int64_t bytes, std::int64_t seq_len, std::uint64_t seed)
       : seq_len_(seq_len),
-        sequence_count_(count_sequences(bytes, seq_len, "the arithmetic corpus")),
+        sequence_count_(count_sequences(bytes, seq_len, "the arithmetic corpus", "byte")),
         seed_(seed) {
     const auto wanted = static_cast<std::size_t>(bytes);
     text_.reserve(wanted + 64);
@@ -99,7 +92,8 @@ class ArithmeticTokens final : public TokenSource {
   void read(std::int64_t index, std::int32_t* tokens, std::int32_t* targets) const override {
     const auto start = static_cast<std::size_t>(index % sequence_count_ * seq_len_);
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(text_.data()) + start;
-    split_tokens_and_targets(bytes, seq_len_, tokens, targets);
+    std::copy_n(bytes, seq_len_, tokens);
+    std::copy_n(bytes + 1, seq_len_, targets);
   }
 
  private:
@@ -134,8 +128,9 @@ class ShuffledTokens final : public TokenSource {
 
 }  // namespace
 
-std::shared_ptr<const TokenSource> TokenSource::from_file(const std::string& path, std::int64_t seq_len) {
-  return std::make_shared<FileTokens>(path, seq_len);
+std::shared_ptr<const TokenSource> TokenSource::from_file(const std::string& path, std::int64_t seq_len,
+                                                          const TokenFileOptions& options) {
+  return std::make_shared<FileTokens>(path, seq_len, options);
 }
 
 std::shared_ptr<const TokenSource> TokenSource::arithmetic(std::int64_t bytes, std::int64_t seq_len,

@@ -1,4 +1,4 @@
-// Tokens to train on. A token is a byte.
+// Tokens to train on.
 #pragma once
 
 #include <cstdint>
@@ -6,16 +6,20 @@
 #include <string>
 #include <vector>
 
+#include "core/data/token_file.h"
+
 namespace zero1 {
 
-/// A corpus cut into sequences: sequence i is bytes [i·T, i·T + T + 1): T tokens and, shifted by one,
-/// T targets. There are floor((bytes - 1) / T) of them; bytes that do not fill one more are never read.
+/// A corpus cut into sequences: sequence i is tokens [i·T, i·T + T + 1): T tokens and, shifted by one,
+/// T targets. There are floor((tokens - 1) / T) of them; tokens that do not fill one more are never read.
 /// Immutable after construction; any thread reads.
 class TokenSource : public std::enable_shared_from_this<TokenSource> {
  public:
-  /// The bytes of a file, read when they are asked for. Throws InputError when it cannot be read or holds
-  /// fewer than seq_len + 1 bytes. The file must stay as it is while the source lives.
-  static std::shared_ptr<const TokenSource> from_file(const std::string& path, std::int64_t seq_len);
+  /// The tokens of a file (token_file.h), by default its bytes, read when they are asked for. Throws
+  /// InputError as TokenFile does, and when it holds fewer than seq_len + 1. The file must stay as it is
+  /// while the source lives.
+  static std::shared_ptr<const TokenSource> from_file(const std::string& path, std::int64_t seq_len,
+                                                      const TokenFileOptions& options = {});
   /// Generated sentences of arithmetic ("12 + 7 = 19."), exactly `bytes` bytes, a function of the seed
   /// alone on every machine: a corpus that needs no file and whose loss can fall far.
   static std::shared_ptr<const TokenSource> arithmetic(std::int64_t bytes, std::int64_t seq_len,

@@ -44,13 +44,13 @@ DeviceMemory::~DeviceMemory() {
   if (data_ != nullptr) device_->release(data_, bytes_, kind_);
 }
 
-DeviceMemory Device::allocate(std::int64_t bytes, MemoryKind kind) {
+DeviceMemory Device::allocate(std::int64_t bytes, MemoryKind kind, Reuse reuse) {
   if (bytes < 0) {
     throw Error("cannot allocate " + std::to_string(bytes) + " bytes for " + std::string(name(kind)) +
                 ": the size overflowed or is negative");
   }
   if (bytes == 0) return {*this, nullptr, 0, kind};
-  void* data = allocate_raw(bytes, kind);
+  void* data = allocate_raw(bytes, kind, reuse);
   const std::int64_t now = allocated_[index(kind)].fetch_add(bytes) + bytes;
   std::int64_t peak = peak_[index(kind)].load();
   while (peak < now && !peak_[index(kind)].compare_exchange_weak(peak, now)) {

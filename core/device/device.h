@@ -14,12 +14,18 @@
 
 namespace zero1 {
 
-/// What an allocation is for; memory reports are by this kind. Activations belong to the compute stream: they
-/// may be freed while work that it has queued still uses them, and no other stream may touch them.
+/// What an allocation is for; memory reports are by this kind.
 enum class MemoryKind : std::uint8_t { parameters, gradients, optimizer, activations, communication, other };
 inline constexpr int memory_kind_count = 6;
 
 std::string_view name(MemoryKind kind);
+
+/// When a freed block may be given out again.
+enum class Reuse : std::uint8_t {
+  when_idle,        ///< when no queued work uses it any more: any stream may use the block
+  in_stream_order,  ///< at once: such a block is used by the compute stream alone, whose queued work may
+                    ///< still use it when it is freed
+};
 
 class Device;
 
@@ -63,7 +69,7 @@ class Device {
 
   /// Uninitialised memory. Throws Error naming bytes asked, bytes free and `kind` when there is none.
   /// Zero bytes give an empty owner.
-  DeviceMemory allocate(std::int64_t bytes, MemoryKind kind);
+  DeviceMemory allocate(std::int64_t bytes, MemoryKind kind, Reuse reuse = Reuse::when_idle);
 
   virtual std::unique_ptr<Stream> create_stream(StreamKind kind) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
@@ -83,7 +89,7 @@ class Device {
   std::int64_t peak_bytes(MemoryKind kind) const { return peak_[index(kind)].load(); }
 
  protected:
-  virtual void* allocate_raw(std::int64_t bytes, MemoryKind kind) = 0;
+  virtual void* allocate_raw(std::int64_t bytes, MemoryKind kind, Reuse reuse) = 0;
   virtual void free_raw(void* data, std::int64_t bytes) noexcept = 0;
 
  private:

@@ -160,8 +160,7 @@ int Layout::bucket_count() const {
 
 int Layout::global_bucket(int buffer, int bucket) const {
   int before = 0;
-  for (int b = 0; b < buffer; ++b)
-    before += static_cast<int>(buffers[static_cast<std::size_t>(b)].buckets.size());
+  for (int b = 0; b < buffer; ++b) before += static_cast<int>(at(buffers, b).buckets.size());
   return before + bucket;
 }
 
@@ -182,7 +181,7 @@ Layout compute_layout(std::vector<ParamSpec> specs, const LayoutOptions& options
   for (std::size_t i = layout.specs.size(); i-- > 0;) {
     const ParamSpec& spec = layout.specs[i];
     ParamLocation& location = layout.locations[i];
-    BucketFiller& filler = fillers[static_cast<std::size_t>(location.buffer)];
+    BucketFiller& filler = at(fillers, location.buffer);
     try {
       std::tie(location.bucket, location.world) =
           filler.place(static_cast<int>(i), numels[i], spec.shared_embedding);

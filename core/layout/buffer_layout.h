@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/at.h"
 #include "core/base/range.h"
 #include "core/layout/param_spec.h"
 
@@ -54,9 +55,7 @@ struct BufferLayout {
   std::int64_t numel_unpadded = 0;  ///< sum over the buckets
   std::vector<BucketLayout> buckets;
 
-  std::int64_t shard_elems(int bucket) const {
-    return buckets[static_cast<std::size_t>(bucket)].world.size() / dp_size;
-  }
+  std::int64_t shard_elems(int bucket) const { return at(buckets, bucket).world.size() / dp_size; }
   /// What `rank` owns of `bucket`, in bucket coordinates.
   Range shard_in_bucket(int bucket, int rank) const {
     const std::int64_t size = shard_elems(bucket);

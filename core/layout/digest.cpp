@@ -50,10 +50,10 @@ RangeDigest range_digest(const Layout& layout, int buffer) {
   const auto out = std::back_inserter(lines);
   for (RangeMapWalker walker(layout, buffer); !walker.done();) {
     for (const ParamShard& row : walker.next()) {
-      fmt::format_to(out, "{} {} {}:{} {}:{} {}:{} {}:{}\n", row.bucket,
-                     layout.specs[static_cast<std::size_t>(row.param)].name, row.gbuf_world.start,
-                     row.gbuf_world.end, row.gbuf_world_in_bucket.start, row.gbuf_world_in_bucket.end,
-                     row.gbuf_local.start, row.gbuf_local.end, row.param_range.start, row.param_range.end);
+      fmt::format_to(out, "{} {} {}:{} {}:{} {}:{} {}:{}\n", row.bucket, at(layout.specs, row.param).name,
+                     row.gbuf_world.start, row.gbuf_world.end, row.gbuf_world_in_bucket.start,
+                     row.gbuf_world_in_bucket.end, row.gbuf_local.start, row.gbuf_local.end,
+                     row.param_range.start, row.param_range.end);
       ++digest.rows;
     }
     fmt::format_to(out, "--\n");

@@ -74,7 +74,7 @@ class ExpectWriter {
 
  private:
   void write_buffer(int index) {
-    const BufferLayout& buffer = layout_.buffers[static_cast<std::size_t>(index)];
+    const BufferLayout& buffer = at(layout_.buffers, index);
     text_.add("\n    \"param_dtype\": \"{}\",\n    \"grad_dtype\": \"{}\",\n    \"expert_parallel\": {},",
               name(buffer.param_dtype), name(buffer.grad_dtype), buffer.expert_parallel);
     text_.add("\n    \"dp_size\": {},\n    \"numel\": {},\n    \"numel_unpadded\": {},", buffer.dp_size,
@@ -137,7 +137,7 @@ class ExpectWriter {
     text_.add("\n    ]");
   }
 
-  const std::string& quoted(int param) const { return quoted_names_[static_cast<std::size_t>(param)]; }
+  const std::string& quoted(int param) const { return at(quoted_names_, param); }
 
   ChunkedText text_;
   const Layout& layout_;

@@ -15,9 +15,9 @@ inline Range owners_of(const BufferLayout& buffer, int bucket, const Range& in_b
 
 /// The ranks that own a part of a parameter.
 inline Range owners_of(const Layout& layout, int param) {
-  const ParamLocation& location = layout.locations[static_cast<std::size_t>(param)];
-  const BufferLayout& buffer = layout.buffers[static_cast<std::size_t>(location.buffer)];
-  const std::int64_t bucket_start = buffer.buckets[static_cast<std::size_t>(location.bucket)].world.start;
+  const ParamLocation& location = at(layout.locations, param);
+  const BufferLayout& buffer = at(layout.buffers, location.buffer);
+  const std::int64_t bucket_start = at(buffer.buckets, location.bucket).world.start;
   return owners_of(buffer, location.bucket, location.world.shifted(-bucket_start));
 }
 

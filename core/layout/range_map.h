@@ -31,8 +31,8 @@ class RangeMap {
 
   int rank_count() const { return static_cast<int>(rank_offsets_.size()) - 1; }
   std::span<const ParamShard> rank(int rank) const {
-    const auto r = static_cast<std::size_t>(rank);
-    return std::span(shards_).subspan(rank_offsets_[r], rank_offsets_[r + 1] - rank_offsets_[r]);
+    const std::size_t first = at(rank_offsets_, rank);
+    return std::span(shards_).subspan(first, at(rank_offsets_, rank + 1) - first);
   }
   std::size_t row_count() const { return shards_.size(); }
 

@@ -25,7 +25,7 @@ double padding_percent(const Layout& layout, int buffer) {
   for (const ParamLocation& location : layout.locations) {
     if (location.buffer == buffer) used += location.world.size();
   }
-  const std::int64_t numel = layout.buffers[static_cast<std::size_t>(buffer)].numel;
+  const std::int64_t numel = at(layout.buffers, buffer).numel;
   return numel == 0 ? 0 : 100 * static_cast<double>(numel - used) / static_cast<double>(numel);
 }
 

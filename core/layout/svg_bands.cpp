@@ -51,7 +51,7 @@ class TilePainter {
         layout_(layout),
         buffer_(buffer),
         tile_(tile),
-        bucket_(buffer.buckets[static_cast<std::size_t>(tile.first_bucket)]),
+        bucket_(at(buffer.buckets, tile.first_bucket)),
         line_(line) {}
 
   void label() {
@@ -120,8 +120,8 @@ class TilePainter {
     return {line_.left + x, line_.top + part_top, width, line_part::band_height};
   }
 
-  const Range& world_of(int param) const { return layout_.locations[static_cast<std::size_t>(param)].world; }
-  const ParamSpec& spec_of(int param) const { return layout_.specs[static_cast<std::size_t>(param)]; }
+  const Range& world_of(int param) const { return at(layout_.locations, param).world; }
+  const ParamSpec& spec_of(int param) const { return at(layout_.specs, param); }
   double width_of(int first, int last) const {
     return static_cast<double>(world_of(last).end - world_of(first).start) * tile_.px_per_elem();
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/base/at.h"
 #include "core/base/text.h"
 
 namespace zero1::svg {
@@ -85,7 +86,7 @@ std::string short_count(std::int64_t count) {
 }
 
 Rgb rank_rgb(std::int64_t rank, std::int64_t rank_count) {
-  if (rank_count <= most_ranks_told_apart) return okabe_ito[static_cast<std::size_t>(rank)];
+  if (rank_count <= most_ranks_told_apart) return at(okabe_ito, rank);
   const double position = static_cast<double>(rank) / static_cast<double>(rank_count - 1) *
                           static_cast<double>(viridis.size() - 1);
   const auto stop = std::min(static_cast<std::size_t>(position), viridis.size() - 2);

@@ -20,7 +20,7 @@ std::vector<Tile> make_tiles(const BufferLayout& buffer) {
   const std::int64_t enough_buckets = join ? count / most_tiles * 2 : 1;
   std::vector<Tile> tiles;
   for (int k = 0; k < static_cast<int>(count); ++k) {
-    const Range world = buffer.buckets[static_cast<std::size_t>(k)].world;
+    const Range world = at(buffer.buckets, k).world;
     const bool extend = join && !tiles.empty() && tiles.back().world.size() + world.size() <= enough_elems &&
                         tiles.back().end_bucket - tiles.back().first_bucket < enough_buckets;
     if (!extend) tiles.push_back({k, k, {world.start, world.start}, 0, 0, 0});

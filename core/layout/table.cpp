@@ -87,7 +87,7 @@ std::string percent(std::int64_t part, std::int64_t whole) {
 
 std::int64_t param_elems(const Layout& layout, const BucketLayout& bucket) {
   std::int64_t sum = 0;
-  for (const int param : bucket.params) sum += layout.locations[static_cast<std::size_t>(param)].world.size();
+  for (const int param : bucket.params) sum += at(layout.locations, param).world.size();
   return sum;
 }
 
@@ -136,8 +136,8 @@ void append_params(std::string& out, const Layout& layout, const BufferLayout& b
         table.skip();
         continue;
       }
-      const ParamSpec& spec = layout.specs[static_cast<std::size_t>(param)];
-      const Range world = layout.locations[static_cast<std::size_t>(param)].world;
+      const ParamSpec& spec = at(layout.specs, param);
+      const Range world = at(layout.locations, param).world;
       table.add({fmt::format("{}", k), printable(spec.name), shown_shape(spec), format_range(world),
                  format_count(world.size()), shown_owners(owners_of(layout, param)),
                  spec.shared_embedding ? "shared embedding" : ""});
@@ -147,7 +147,7 @@ void append_params(std::string& out, const Layout& layout, const BufferLayout& b
 }
 
 std::string name_of(const Layout& layout, int param) {
-  return printable(layout.specs[static_cast<std::size_t>(param)].name);
+  return printable(at(layout.specs, param).name);
 }
 
 }  // namespace
@@ -221,8 +221,8 @@ std::string rank_table(const Layout& layout, int rank, std::size_t max_rows) {
 }
 
 std::string param_table(const Layout& layout, int param, std::size_t max_rows) {
-  const ParamSpec& spec = layout.specs[static_cast<std::size_t>(param)];
-  const ParamLocation& location = layout.locations[static_cast<std::size_t>(param)];
+  const ParamSpec& spec = at(layout.specs, param);
+  const ParamLocation& location = at(layout.locations, param);
   const Range owners = owners_of(layout, param);
   std::string out = fmt::format(
       "{} ({}, {}, {})\n  buffer {}, bucket {}, elements {} of the buffer, held by {}\n\n",

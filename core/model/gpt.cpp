@@ -77,6 +77,7 @@ class Gpt final : public Model {
   void backward(ModelHooks& hooks) override;
   bool fills_main_grad(int param) const override;
   void evaluate(const Batch& batch, TensorView loss_sum, ModelHooks& hooks) override;
+  void next_token_logits(const Batch& batch, TensorView logits, ModelHooks& hooks) override;
   std::vector<float> initial_values(int param, std::uint64_t seed) const override;
   double flops_per_token(std::int64_t seq_len) const override;
 
@@ -96,7 +97,10 @@ class Gpt final : public Model {
   }
   void check_batch(const Batch& batch) const;
 
-  /// Everything up to the logits. Without `keep`, activations go as soon as forward is done with them.
+  /// Everything up to the head, whose forward has begun: the caller ends it. Without `keep`, activations go
+  /// as soon as forward is done with them.
+  GptActivations forward_to_head(const Batch& batch, bool keep, ModelHooks& hooks);
+  /// The same and the logits.
   GptActivations forward_to_logits(const Batch& batch, bool keep, ModelHooks& hooks);
 
   GptConfig config_;
@@ -133,7 +137,7 @@ void Gpt::check_batch(const Batch& batch) const {
   }
 }
 
-GptActivations Gpt::forward_to_logits(const Batch& batch, bool keep, ModelHooks& hooks) {
+GptActivations Gpt::forward_to_head(const Batch& batch, bool keep, ModelHooks& hooks) {
   check_batch(batch);
   saved_.reset();
   Ops& ops = context_.ops();
@@ -168,7 +172,12 @@ GptActivations Gpt::forward_to_logits(const Batch& batch, bool keep, ModelHooks&
   hooks.end_forward(ln_f_layer());
 
   hooks.begin_forward(head_layer());
-  saved.logits = context_.allocate(shape.dtype, shape.tokens() * config_.vocab_size);
+  return saved;
+}
+
+GptActivations Gpt::forward_to_logits(const Batch& batch, bool keep, ModelHooks& hooks) {
+  GptActivations saved = forward_to_head(batch, keep, hooks);
+  saved.logits = context_.allocate(config_.param_dtype, batch.n_tokens() * config_.vocab_size);
   linear_forward(context_, saved.logits, saved.ln_f.out, wte, head_shape(batch));
   return saved;
 }
@@ -185,6 +194,19 @@ void Gpt::evaluate(const Batch& batch, TensorView loss_sum, ModelHooks& hooks) {
   const GptActivations last = forward_to_logits(batch, false, hooks);
   context_.ops().cross_entropy_loss(*context_.stream, loss_sum, last.logits, batch.targets, batch.n_tokens(),
                                     config_.vocab_size);
+  hooks.end_forward(head_layer());
+}
+
+void Gpt::next_token_logits(const Batch& batch, TensorView logits, ModelHooks& hooks) {
+  const GptActivations last = forward_to_head(batch, false, hooks);
+  const std::int64_t C = config_.hidden_size;
+  const std::int64_t V = config_.vocab_size;
+  for (std::int64_t s = 0; s < batch.sequences; ++s) {
+    const std::int64_t row = (s + 1) * batch.seq_len - 1;
+    const ConstTensorView hidden = last.ln_f.out;
+    linear_forward(context_, logits.slice({s * V, (s + 1) * V}), hidden.slice({row * C, (row + 1) * C}), wte,
+                   {1, C, V});
+  }
   hooks.end_forward(head_layer());
 }
 

@@ -1,4 +1,4 @@
-// A pre-LN GPT-2 with byte tokens and tied output embedding, exactly as tests/golden/README.md says.
+// A pre-LN GPT-2 with tied output embedding, exactly as tests/golden/README.md says.
 #pragma once
 
 #include <memory>

@@ -71,6 +71,21 @@ class Mlp final : public Model {
     hooks.end_forward(head());
   }
 
+  void next_token_logits(const Batch& batch, TensorView logits, ModelHooks& hooks) override {
+    const MlpActivations last = forward_to_head(batch, hooks);
+    const ConstTensorView h = last.h.back();
+    const std::int64_t H = config_.hidden_size;
+    const std::int64_t V = config_.vocab_size;
+    for (std::int64_t s = 0; s < batch.sequences; ++s) {
+      // Only what follows the last token of a sequence is asked for.
+      const std::int64_t row = (s + 1) * batch.seq_len - 1;
+      linear_forward(context_, logits.slice({s * V, (s + 1) * V}), h.slice({row * H, (row + 1) * H}),
+                     weight(head()), head_shape(1));
+    }
+    context_.ops().add_bias(*context_.stream, logits, context_.param(bias(head())), batch.sequences, V);
+    hooks.end_forward(head());
+  }
+
   void backward(ModelHooks& hooks) override {
     if (!saved_) throw std::logic_error("backward without a forward before it");
     MlpActivations saved = std::move(*saved_);
@@ -150,8 +165,8 @@ class Mlp final : public Model {
     specs_.push_back({.name = name + ".bias", .shape = {bias_size}, .dtype = config_.param_dtype});
   }
 
-  /// Up to the logits, within the head's forward: the caller adds the loss and ends it.
-  MlpActivations forward_to_logits(const Batch& batch, ModelHooks& hooks) {
+  /// Up to the head, whose forward has begun: the caller ends it.
+  MlpActivations forward_to_head(const Batch& batch, ModelHooks& hooks) {
     if (context_.device == nullptr) throw std::logic_error("the model runs before it was bound to a device");
     if (batch.n_tokens() < 1)
       throw InputError("a batch without tokens; expected at least one sequence of one token");
@@ -184,10 +199,18 @@ class Mlp final : public Model {
     }
 
     hooks.begin_forward(head());
+    return saved;
+  }
+
+  /// The same and the logits: the caller adds the loss.
+  MlpActivations forward_to_logits(const Batch& batch, ModelHooks& hooks) {
+    MlpActivations saved = forward_to_head(batch, hooks);
+    const std::int64_t N = batch.n_tokens();
     // logits = h · Wᵀ + b
-    saved.logits = context_.allocate(dtype, N * config_.vocab_size);
+    saved.logits = context_.allocate(config_.param_dtype, N * config_.vocab_size);
     linear_forward(context_, saved.logits, saved.h.back(), weight(head()), head_shape(N));
-    ops.add_bias(stream, saved.logits, context_.param(bias(head())), N, config_.vocab_size);
+    context_.ops().add_bias(*context_.stream, saved.logits, context_.param(bias(head())), N,
+                            config_.vocab_size);
     return saved;
   }
 

@@ -62,7 +62,7 @@ class Model {
   virtual ~Model() = default;
 
   virtual const std::vector<ParamSpec>& param_specs() const = 0;  ///< in model order
-  virtual const std::vector<Layer>& layers() const = 0;           ///< in forward order
+  virtual const std::vector<Layer>& layers() const = 0;  ///< in forward order; each parameter in one or more
 
   /// Gives the model its memory: views into the buffers, by parameter index.
   virtual void bind(Device& device, Stream& compute, std::vector<ParamBinding> params) = 0;
@@ -84,6 +84,10 @@ class Model {
 
   /// Forward for the loss alone; keeps nothing.
   virtual void evaluate(const Batch& batch, TensorView loss_sum, ModelHooks& hooks) = 0;
+
+  /// Forward for the token that follows each sequence: writes `logits`, [sequences, vocabulary] of the
+  /// parameters' dtype. The batch needs no targets. Keeps nothing.
+  virtual void next_token_logits(const Batch& batch, TensorView logits, ModelHooks& hooks) = 0;
 
   /// The initial values of one parameter in fp32, a function of (seed, param) alone: the same on every
   /// rank and for every dtype.

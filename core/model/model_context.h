@@ -15,7 +15,7 @@ class Activation {
  public:
   Activation() = default;
   Activation(Device& device, DType dtype, std::int64_t numel)
-      : memory_(device.allocate(numel * size_bytes(dtype), MemoryKind::activations)),
+      : memory_(device.allocate(numel * size_bytes(dtype), MemoryKind::activations, Reuse::in_stream_order)),
         view_(memory_.data(), dtype, numel) {}
   Activation(Activation&& other) noexcept
       : memory_(std::move(other.memory_)), view_(std::exchange(other.view_, {})) {}

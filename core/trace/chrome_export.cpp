@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "core/base/error.h"
+#include "core/base/random.h"
 #include "core/trace/chrome_writer.h"
 #include "core/trace/flows.h"
 
@@ -56,18 +58,51 @@ void sort_for_nesting(std::vector<Event>& events) {
   }
 }
 
+/// What the file will take, by writing a part of it nowhere.
+std::int64_t estimated_bytes(const Reader& reader, const Selection& selection, std::span<const Event> events,
+                             std::span<const FlowPoint> points) {
+  constexpr std::int64_t most_samples = 4096;
+  const auto count = static_cast<std::int64_t>(events.size());
+  const std::int64_t samples = std::min(count, most_samples);
+  ChromeWriter writer(reader, selection);
+  const std::int64_t frame_bytes = writer.bytes();
+  // Drawn at random: events repeat with every step, so that a fixed stride may meet the same ones always.
+  RandomStream random(1);
+  for (std::int64_t i = 0; i < samples; ++i) {
+    const std::int64_t index = samples == count ? i : random.below(count);
+    const Event& event = events[static_cast<std::size_t>(index)];
+    writer.event(event, 0);
+    const auto [first, last] =
+        std::equal_range(points.begin(), points.end(), FlowPoint{.event = index},
+                         [](const FlowPoint& a, const FlowPoint& b) { return a.event < b.event; });
+    for (auto point = first; point != last; ++point) writer.flow(event, 0, *point);
+  }
+  const auto sampled_bytes = static_cast<double>(writer.bytes() - frame_bytes);
+  const double all_bytes =
+      samples == 0 ? 0 : sampled_bytes / static_cast<double>(samples) * static_cast<double>(count);
+  return writer.finish() + static_cast<std::int64_t>(all_bytes - sampled_bytes);
+}
+
 }  // namespace
 
-ExportResult export_chrome(const Reader& reader, const std::string& path,
-                           const std::function<void(double)>& progress) {
-  std::vector<Event> events = reader.read_all();
+ExportResult export_chrome(const Reader& reader, const std::string& path, const ExportOptions& options) {
+  std::vector<Event> events = read_selected(reader, options.selection);
   sort_for_nesting(events);
   const std::vector<FlowPoint> points = find_flows(events);
+  const auto count = static_cast<std::int64_t>(events.size());
+  ExportResult result;
+  result.events = count;
+  result.flows = std::count_if(points.begin(), points.end(),
+                               [](const FlowPoint& p) { return p.phase == FlowPhase::start; });
+  if (options.on_plan || options.dry_run) {
+    result.bytes = estimated_bytes(reader, options.selection, events, points);
+    if (options.on_plan) options.on_plan(result);
+    if (options.dry_run) return result;
+  }
 
-  ChromeWriter writer(path, reader);
+  ChromeWriter writer(reader, options.selection, path);
   TrackAssigner tracks;
   auto point = points.begin();
-  const auto count = static_cast<std::int64_t>(events.size());
   const std::int64_t stride = std::max<std::int64_t>(1, count / progress_calls);
   for (std::int64_t i = 0; i < count; ++i) {
     const Event& event = events[static_cast<std::size_t>(i)];
@@ -75,14 +110,11 @@ ExportResult export_chrome(const Reader& reader, const std::string& path,
     writer.event(event, track);
     // An arrow's point follows its slice, so that readers that take equal times in file order bind it there.
     for (; point != points.end() && point->event == i; ++point) writer.flow(event, track, *point);
-    if (progress && i % stride == 0) progress(static_cast<double>(i) / static_cast<double>(count));
+    if (options.progress && i % stride == 0)
+      options.progress(static_cast<double>(i) / static_cast<double>(count));
   }
-  ExportResult result;
-  result.events = count;
-  result.flows = std::count_if(points.begin(), points.end(),
-                               [](const FlowPoint& p) { return p.phase == FlowPhase::start; });
   result.bytes = writer.finish();
-  if (progress) progress(1.0);
+  if (options.progress) options.progress(1.0);
   return result;
 }
 

@@ -25,11 +25,6 @@ std::string json_string(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-bool is_collective(const Event& event) {
-  return event.kind == Kind::collective_issue || event.kind == Kind::collective_run ||
-         event.kind == Kind::collective_wait;
-}
-
 /// The category, by which viewers filter and colour.
 std::string_view category(const Event& event) {
   switch (event.kind) {
@@ -85,19 +80,21 @@ std::vector<std::string> json_strings(const std::vector<std::string>& texts) {
 
 bool is_slice(const Event& event) {
   if (event.kind == Kind::memory || event.kind == Kind::bucket_state) return false;
-  return event.end_ns > event.begin_ns || event.kind == Kind::grad_ready || is_collective(event);
+  return event.end_ns > event.begin_ns || event.kind == Kind::grad_ready || is_collective(event.kind);
 }
 
-ChromeWriter::ChromeWriter(std::string path, const Reader& reader)
-    : file_(std::move(path)),
-      info_(reader.info()),
+ChromeWriter::ChromeWriter(const Reader& reader, const Selection& selection, const std::string& path)
+    : info_(reader.info()),
+      selection_(selection),
       params_(json_strings(info_.params)),
       layers_(json_strings(info_.layers)) {
+  if (!path.empty()) file_.emplace(path);
   print(
       "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"program\":\"ZeRO-1 "
       "Lab\",\"ranks\":{},\"dropped_events\":{},"
-      "\"truncated\":{},\"clock_uncertainty_ns\":{},\"config\":{}}},\n\"traceEvents\":[",
-      info_.ranks, reader.dropped(), reader.truncated(), info_.clock_uncertainty_ns, info_.config_json);
+      "\"truncated\":{},\"clock_uncertainty_ns\":{},\"selected\":{},\"config\":{}}},\n\"traceEvents\":[",
+      info_.ranks, reader.dropped(), reader.truncated(), info_.clock_uncertainty_ns,
+      json_string(describe(selection)), info_.config_json);
 }
 
 void ChromeWriter::event(const Event& event, int track) {
@@ -134,7 +131,7 @@ std::int64_t ChromeWriter::finish() {
   name_tracks();
   print("\n]}}\n");
   flush();
-  file_.publish();
+  if (file_) file_->publish();
   return written_bytes_;
 }
 
@@ -183,7 +180,7 @@ void ChromeWriter::name_and_args(const Event& event) {
     quoted_arg("elements", fmt::format("\"[{}, {})\"", event.elem_start, event.elem_end));
   }
   if (event.bytes != 0) arg("bytes", event.bytes);
-  if (is_collective(event))
+  if (is_collective(event.kind))
     quoted_arg("collective", fmt::format("\"{}\"", name(static_cast<Collective>(event.detail))));
   if (event.flags != 0) quoted_arg("flags", fmt::format("\"{}\"", flag_names(event.flags)));
   print("}}");
@@ -212,6 +209,7 @@ void ChromeWriter::counter(const Event& event) {
 
 void ChromeWriter::name_tracks() {
   for (int rank = 0; rank < info_.ranks; ++rank) {
+    if (!selection_.has_rank(rank)) continue;
     metadata("process_name", rank, 0, fmt::format("\"name\":\"rank {}\"", rank));
     metadata("process_sort_index", rank, 0, fmt::format("\"sort_index\":{}", rank));
   }
@@ -235,7 +233,7 @@ void ChromeWriter::flush_if_full() {
 }
 
 void ChromeWriter::flush() {
-  file_.append({buffer_.data(), buffer_.size()});
+  if (file_) file_->append({buffer_.data(), buffer_.size()});
   written_bytes_ += static_cast<std::int64_t>(buffer_.size());
   buffer_.clear();
 }

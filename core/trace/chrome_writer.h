@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -14,23 +15,27 @@
 #include "core/base/output_file.h"
 #include "core/trace/flows.h"
 #include "core/trace/reader.h"
+#include "core/trace/selection.h"
 
 namespace zero1::trace {
 
 /// Shown as a slice, also where it took no time: spans, and the instants that arrows start at.
 bool is_slice(const Event& event);
 
-/// The document; it appears at `path` when it is finished.
+/// The document; it appears at `path` when it is finished. Without a path it is written nowhere, and only its
+/// size is known.
 class ChromeWriter {
  public:
   /// Throws InputError when `path` is something other than a file, Error when it cannot be written.
-  ChromeWriter(std::string path, const Reader& reader);
+  ChromeWriter(const Reader& reader, const Selection& selection, const std::string& path = {});
   ChromeWriter(const ChromeWriter&) = delete;
   ChromeWriter& operator=(const ChromeWriter&) = delete;
 
   /// `track` numbers the tracks of a stream; the first is 0.
   void event(const Event& event, int track);
   void flow(const Event& event, int track, const FlowPoint& point);
+
+  std::int64_t bytes() const { return written_bytes_ + static_cast<std::int64_t>(buffer_.size()); }
 
   /// Completes the file and gives it its name. Returns its size.
   std::int64_t finish();
@@ -56,8 +61,9 @@ class ChromeWriter {
     fmt::format_to(std::back_inserter(buffer_), format, std::forward<Args>(args)...);
   }
 
-  OutputFile file_;
+  std::optional<OutputFile> file_;
   const RunInfo& info_;
+  const Selection& selection_;
   std::vector<std::string> params_;  ///< as JSON strings
   std::vector<std::string> layers_;
   std::set<Track> tracks_;  ///< that were written to

@@ -61,6 +61,14 @@ enum class BucketState : std::uint8_t { accumulating, ready, reducing, reduced, 
 /// Which of a rank's queues an event belongs to. Values are part of the file format.
 enum class StreamId : std::uint8_t { compute = 0, communication = 1, host = 2 };
 
+/// As Event::detail holds them.
+constexpr std::uint8_t detail_of(Collective collective) {
+  return static_cast<std::uint8_t>(collective);
+}
+constexpr std::uint8_t detail_of(BucketState state) {
+  return static_cast<std::uint8_t>(state);
+}
+
 enum Flags : std::uint16_t {
   modelled_link = 1,    ///< the duration includes a modelled bandwidth or latency
   first_iteration = 2,  ///< ready counts were being learnt
@@ -91,6 +99,10 @@ struct Event {
 static_assert(sizeof(Event) == 64);
 
 std::string_view name(Kind kind);
+/// Issue, run or wait of a collective.
+constexpr bool is_collective(Kind kind) {
+  return kind >= Kind::collective_issue && kind <= Kind::collective_wait;
+}
 std::string_view name(Collective collective);
 std::string_view name(BucketState state);
 std::string_view name(StreamId stream);

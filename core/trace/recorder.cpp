@@ -212,9 +212,6 @@ std::int64_t Recorder::dropped() const {
 std::int64_t Recorder::start_ns() const {
   return impl_->start_ns;
 }
-Gate* Recorder::gate() const {
-  return impl_->options.gate;
-}
 const RunInfo& Recorder::info() const {
   return impl_->info;
 }

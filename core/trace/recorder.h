@@ -12,8 +12,6 @@
 
 namespace zero1::trace {
 
-class Gate;
-
 /// What names the numbers in events; written into the file's header and kept by the reader.
 struct RunInfo {
   int ranks = 1;
@@ -34,8 +32,7 @@ struct RecorderOptions {
   std::string path;                    ///< trace file; empty: none
   std::int64_t ring_events = 1 << 16;  ///< of each ring, 1 GiB for all at most; what does not fit is dropped
   std::int64_t flush_interval_ms =
-      200;               ///< how often the drain thread empties the rings and flushes the file
-  Gate* gate = nullptr;  ///< of the run, kept for whoever has only the recorder; may be null
+      200;  ///< how often the drain thread empties the rings and flushes the file
   /// Called on the drain thread or in drain() with what was drained: in order within a lane, lane after
   /// lane. Must not call drain(). What it throws counts as a failure of the recorder (see close()).
   std::function<void(std::span<const Event>)> sink;
@@ -66,7 +63,6 @@ class Recorder {
 
   std::int64_t recorded() const;  ///< events drained so far
   std::int64_t dropped() const;   ///< events that found their ring full
-  Gate* gate() const;
   std::int64_t start_ns() const;  ///< now_ns() at construction: what event times are relative to
   const RunInfo& info() const;
 

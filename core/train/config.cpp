@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "core/base/error.h"
 #include "core/model/gpt.h"
@@ -46,6 +46,16 @@ void check_schedule(const LearningRateConfig& lr) {
           fmt::format("--lr-warmup-iters ({}) must not exceed --lr-decay-iters ({}; --train-iters unless "
                       "given)",
                       lr.warmup_iters, lr.decay_iters));
+  if (lr.style != LrDecayStyle::wsd) {
+    require(lr.wsd_decay_iters == 0, "--lr-wsd-decay-iters needs --lr-decay-style WSD");
+    return;
+  }
+  require(
+      1 <= lr.wsd_decay_iters && lr.wsd_decay_iters <= lr.decay_iters - lr.warmup_iters,
+      fmt::format("--lr-decay-style WSD needs --lr-wsd-decay-iters: the last of the iterations, in which the "
+                  "rate decays, from 1 to the {} between --lr-warmup-iters ({}) and --lr-decay-iters ({}); "
+                  "got {}",
+                  lr.decay_iters - lr.warmup_iters, lr.warmup_iters, lr.decay_iters, lr.wsd_decay_iters));
 }
 
 void check_optimizer(const TrainConfig& c) {
@@ -69,6 +79,34 @@ void check_loss_scale(const LossScalerConfig& s) {
                       s.initial_scale));
   require_positive(s.growth_interval, "--loss-scale-window");
   require_positive(s.hysteresis, "--hysteresis");
+}
+
+void resolve_vocabulary(TrainConfig& c) {
+  constexpr std::int64_t most = 1 << 24;
+  for (const auto& [flag, path] : {std::pair{"--data", &c.data}, std::pair{"--valid-data", &c.valid_data}}) {
+    require(
+        c.vocab_size != 0 || path->empty() || !holds_token_ids(*path, c.token_dtype),
+        fmt::format("{} {}: is read as a file of token ids, which needs --vocab-size N (50257 for GPT-2's "
+                    "tokens); to train on its bytes give --token-dtype uint8",
+                    flag, *path));
+  }
+  require(c.data.empty() || c.valid_data.empty() ||
+              holds_token_ids(c.data, c.token_dtype) == holds_token_ids(c.valid_data, c.token_dtype),
+          fmt::format(
+              "--data {} and --valid-data {}: one is read as bytes and one as token ids; say how both are "
+              "stored with --token-dtype",
+              c.data, c.valid_data));
+  require(c.token_dtype == TokenDType::automatic || !c.data.empty(), "--token-dtype needs --data FILE");
+  if (c.vocab_size == 0) c.vocab_size = 256;
+  require_size(c.vocab_size, most, "--vocab-size");
+  constexpr std::int64_t ascii = 128;
+  require(
+      !c.data.empty() || c.vocab_size >= ascii,
+      fmt::format("--vocab-size must be at least {} for the generated corpus, got {}", ascii, c.vocab_size));
+  require_size(c.make_vocab_size_divisible_by, most, "--make-vocab-size-divisible-by");
+  require(c.padded_vocab_size() <= most,
+          fmt::format("--make-vocab-size-divisible-by {} pads --vocab-size {} to {}, at most {} is possible",
+                      c.make_vocab_size_divisible_by, c.vocab_size, c.padded_vocab_size(), most));
 }
 
 void check_data_parallel(const TrainConfig& c) {
@@ -126,6 +164,7 @@ TrainConfig resolve(TrainConfig c) {
   require(c.model != "gpt" || c.hidden_size % c.num_attention_heads == 0,
           fmt::format("--num-attention-heads ({}) must divide --hidden-size ({})", c.num_attention_heads,
                       c.hidden_size));
+  resolve_vocabulary(c);
   require_size(c.seq_length, most, "--seq-length");
   require_size(c.micro_batch_size, 1 << 20, "--micro-batch-size");
   require_size(c.train_iters, std::numeric_limits<std::int32_t>::max(), "--train-iters");
@@ -142,7 +181,11 @@ TrainConfig resolve(TrainConfig c) {
                   c.global_batch_size, c.micro_batch_size, c.dp));
   require(c.lr.decay_iters >= 0,
           fmt::format("--lr-decay-iters must not be negative (0: --train-iters), got {}", c.lr.decay_iters));
-  if (c.lr.decay_iters == 0) c.lr.decay_iters = c.train_iters;
+  if (c.rampup_batch_size) check_rampup(*c.rampup_batch_size, c.global_batch_size, c.micro_batch_size * c.dp);
+  if (c.lr.decay_iters == 0) {  // all that the run trains, in full batches
+    const std::int64_t sequences = consumed_after(c.rampup_batch_size, c.global_batch_size, c.train_iters);
+    c.lr.decay_iters = std::max<std::int64_t>(1, sequences / c.global_batch_size);
+  }
   check_schedule(c.lr);
   check_optimizer(c);
   check_data_parallel(c);
@@ -154,8 +197,10 @@ TrainConfig resolve(TrainConfig c) {
   require(!c.loss_scale.constant || c.param_dtype == DType::fp16,
           "--loss-scale needs --fp16: other types are trained without one");
   check_loss_scale(c.loss_scale);
-  if (c.param_dtype == DType::fp16) {
-    c.data_parallel.check_for_nan_in_grad = false;  // the loss scaler finds its scale by overflowing
+  if (c.param_dtype == DType::fp16 && !c.loss_scale.constant) {
+    // The dynamic scale is found by overflowing: a gradient that is not finite is no fault. Megatron: the
+    // same.
+    c.data_parallel.check_for_nan_in_grad = false;
   }
   return c;
 }
@@ -163,50 +208,20 @@ TrainConfig resolve(TrainConfig c) {
 std::unique_ptr<Model> make_model(const TrainConfig& c) {
   if (c.model == "mlp") {
     MlpConfig mlp;
+    mlp.vocab_size = c.padded_vocab_size();
     mlp.hidden_size = c.hidden_size;
     mlp.num_layers = c.num_layers;
     mlp.param_dtype = c.param_dtype;
     return make_mlp(mlp);
   }
   GptConfig gpt;
+  gpt.vocab_size = c.padded_vocab_size();
   gpt.max_seq_len = c.max_position_embeddings;
   gpt.num_layers = c.num_layers;
   gpt.hidden_size = c.hidden_size;
   gpt.num_heads = c.num_attention_heads;
   gpt.param_dtype = c.param_dtype;
   return make_gpt(gpt);
-}
-
-std::string to_json(const TrainConfig& c) {
-  const DataParallelConfig& d = c.data_parallel;
-  const nlohmann::ordered_json json{
-      {"model", c.model},
-      {"data", c.data},
-      {"num_layers", c.num_layers},
-      {"hidden_size", c.hidden_size},
-      {"num_attention_heads", c.num_attention_heads},
-      {"seq_length", c.seq_length},
-      {"params_dtype", name(c.param_dtype)},
-      {"dp", c.dp},
-      {"micro_batch_size", c.micro_batch_size},
-      {"global_batch_size", c.global_batch_size},
-      {"train_iters", c.train_iters},
-      {"lr", c.lr.lr},
-      {"lr_decay_style", name(c.lr.style)},
-      {"seed", c.seed},
-      {"use_distributed_optimizer", d.use_distributed_optimizer},
-      {"overlap_grad_reduce", d.overlap_grad_reduce},
-      {"overlap_param_gather", d.overlap_param_gather},
-      {"grad_reduce_in_fp32", d.grad_reduce_in_fp32},
-      {"average_in_collective", d.average_in_collective},
-      {"device", c.device},
-      {"comm", c.comm},
-      {"tf32", c.tf32},
-      {"link_gbps", c.link.gbit_per_s},
-      {"link_latency_us", c.link.latency_us},
-      {"threads_per_rank", c.threads_per_rank},
-  };
-  return json.dump();
 }
 
 }  // namespace zero1

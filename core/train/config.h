@@ -7,7 +7,9 @@
 
 #include "core/comm/link_model.h"
 #include "core/data/name_rules.h"
+#include "core/data/token_file.h"
 #include "core/model/model.h"
+#include "core/train/batch_rampup.h"
 #include "core/train/schedule.h"
 #include "core/zero1/config.h"
 #include "core/zero1/loss_scaler.h"
@@ -24,10 +26,13 @@ struct TrainConfig {
   std::int64_t seq_length = 128;
   std::int64_t max_position_embeddings = 0;  ///< 0: seq_length
   DType param_dtype = DType::fp32;
+  std::int64_t vocab_size = 0;  ///< every token is below it; 0: 256, the bytes
+  std::int64_t make_vocab_size_divisible_by = 1;
 
   // data
-  std::string data;        ///< a file of bytes; empty: the generated arithmetic corpus
+  std::string data;        ///< a file of bytes or tokens; empty: the generated arithmetic corpus
   std::string valid_data;  ///< for evaluation
+  TokenDType token_dtype = TokenDType::automatic;  ///< of both files
   bool shuffle = false;
   std::uint64_t seed = 1234;
 
@@ -35,6 +40,7 @@ struct TrainConfig {
   int dp = 1;
   std::int64_t micro_batch_size = 1;
   std::int64_t global_batch_size = 0;  ///< 0: micro_batch_size * dp
+  std::optional<BatchRampup> rampup_batch_size;
   std::int64_t train_iters = 100;
   LearningRateConfig lr;
   std::int64_t eval_interval = 0;  ///< 0: never
@@ -42,7 +48,8 @@ struct TrainConfig {
 
   OptimizerConfig optimizer;
   DataParallelConfig data_parallel;
-  LossScalerConfig loss_scale;  ///< fp16 only
+  LossScalerConfig loss_scale;        ///< fp16 only
+  bool check_for_nan_in_loss = true;  ///< a NaN or infinite loss of any rank is an error
 
   // machine
   std::string device = "cpu";  ///< or "cuda"
@@ -57,8 +64,15 @@ struct TrainConfig {
   std::string save_weights;  ///< .safetensors to write at the end
   std::string trace;         ///< trace file
 
+  /// Of the full batch, which every iteration has without rampup_batch_size.
   std::int64_t num_microbatches() const { return global_batch_size / (micro_batch_size * dp); }
   std::int64_t tokens_per_step() const { return global_batch_size * seq_length; }
+  /// The model's vocabulary. No token is one of the rows beyond vocab_size, but their logits take part in
+  /// the softmax. Megatron: `padded_vocab_size`.
+  std::int64_t padded_vocab_size() const {
+    return (vocab_size + make_vocab_size_divisible_by - 1) / make_vocab_size_divisible_by *
+           make_vocab_size_divisible_by;
+  }
 };
 
 /// Fills in what depends on other fields (sizes given as 0, checks that fp16 rules out) and checks the
@@ -68,7 +82,12 @@ TrainConfig resolve(TrainConfig config);
 /// The configured model, not yet bound.
 std::unique_ptr<Model> make_model(const TrainConfig& config);
 
-/// The resolved configuration as a JSON object, for traces and metrics.
+/// The resolved configuration as a JSON object, for traces and checkpoints: each field of the structures
+/// above by its flag's name, but for the files that a run starts from or writes.
 std::string to_json(const TrainConfig& config);
+
+/// What a file of weights must say of the model beside names and shapes, so that others can run it: a JSON
+/// object with keys of to_json.
+std::string model_json(const TrainConfig& config);
 
 }  // namespace zero1

@@ -1,5 +1,7 @@
 #include "core/train/metrics.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -11,7 +13,7 @@ std::string to_json(const StepMetrics& m) {
       {"grad_norm", m.grad_norm}, {"lr", m.lr},
       {"tokens", m.tokens},       {"ms", m.ms},
       {"comm_ms", m.comm_ms},     {"exposed_comm_ms", m.exposed_comm_ms},
-      {"overlap", m.overlap},
+      {"overlap", m.overlap},     {"skipped_steps", m.skipped_steps},
   };
   if (m.skipped) {
     json["skipped"] = true;
@@ -20,6 +22,18 @@ std::string to_json(const StepMetrics& m) {
   if (m.loss_scale) json["loss_scale"] = *m.loss_scale;
   if (m.valid_loss) json["valid_loss"] = *m.valid_loss;
   return json.dump();
+}
+
+std::string csv_header() {
+  return "step,loss,grad_norm,lr,tokens,ms,comm_ms,exposed_comm_ms,overlap,skipped,loss_scale,valid_loss";
+}
+
+std::string to_csv(const StepMetrics& m) {
+  const auto cell = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
+  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{}", m.step, m.loss,
+                     cell(m.skipped ? std::nullopt : std::optional(m.grad_norm)), m.lr, m.tokens, m.ms,
+                     m.comm_ms, m.exposed_comm_ms, m.overlap, m.skipped ? 1 : 0, cell(m.loss_scale),
+                     cell(m.valid_loss));
 }
 
 std::int64_t optimizer_bytes_per_elem(const BufferLayout& buffer) {

@@ -23,12 +23,17 @@ struct StepMetrics {
   double exposed_comm_ms = 0;        ///< time the compute stream waited for collectives
   double overlap = 0;                ///< share of comm_ms during which the same rank computed
   bool skipped = false;              ///< non-finite gradients: nothing was updated
+  std::int64_t skipped_steps = 0;    ///< of this run up to here, this one included
   std::optional<double> loss_scale;  ///< fp16
   std::optional<double> valid_loss;  ///< in evaluation steps
 };
 
 /// One line of a metrics file: `{"step": 1, "loss": …}`, without a newline.
 std::string to_json(const StepMetrics& metrics);
+
+/// The same as a line of a table; cells of what a step does not have are empty. Without a newline.
+std::string csv_header();
+std::string to_csv(const StepMetrics& metrics);
 
 /// Peak bytes of one rank by MemoryKind, and what plain data parallelism would hold.
 struct MemoryReport {
@@ -45,6 +50,7 @@ std::int64_t optimizer_bytes_per_elem(const BufferLayout& buffer);
 struct TrainSummary {
   Layout layout;
   std::int64_t steps = 0;
+  std::int64_t skipped_steps = 0;  ///< of them
   double last_loss = 0;
   double tokens_per_s = 0;  ///< over all ranks, first step excluded where there are more
   double ms_per_step = 0;

@@ -1,5 +1,11 @@
 #include "core/train/rank_trainer.h"
 
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "core/base/at.h"
+#include "core/base/error.h"
 #include "core/train/weights.h"
 
 namespace zero1 {
@@ -24,6 +30,7 @@ RankTrainer::RankTrainer(const TrainConfig& config, const RunData& data, Device&
       data_parallel_(context_, *model_, config.data_parallel),
       optimizer_(data_parallel_, config.optimizer),
       loss_scaler_(config.loss_scale),
+      skipped_steps_(config),
       host_batches_(static_cast<std::size_t>(config.num_microbatches())),
       device_batch_(context_.device.allocate(
           2 * config.micro_batch_size * config.seq_length * static_cast<std::int64_t>(sizeof(std::int32_t)),
@@ -33,7 +40,7 @@ RankTrainer::RankTrainer(const TrainConfig& config, const RunData& data, Device&
   if (config.init.empty()) {
     init_weights(data_parallel_, config.seed);
   } else {
-    load_weights(data_parallel_, config.init, config.init_names);
+    load_weights(data_parallel_, config);
   }
   optimizer_.reload_model_params();
 }
@@ -53,9 +60,8 @@ Batch RankTrainer::load_batch(const TokenSource& source, std::int64_t first_sequ
   const std::int64_t sequences = config_.micro_batch_size;
   const std::int64_t length = config_.seq_length;
   const std::int64_t first = first_sequence + (microbatch * context_.dp_size() + context_.rank()) * sequences;
-  std::vector<std::int32_t>& host =
-      host_batches_[static_cast<std::size_t>(microbatch % config_.num_microbatches())].tokens;
-  host.resize(static_cast<std::size_t>(2 * sequences * length));
+  std::vector<std::int32_t>& host = at(host_batches_, microbatch % config_.num_microbatches()).tokens;
+  host.resize(2 * sequences * length);
   std::int32_t* tokens = host.data();
   std::int32_t* targets = tokens + sequences * length;
   for (std::int64_t s = 0; s < sequences; ++s)
@@ -84,58 +90,80 @@ double RankTrainer::global_mean_loss(std::int64_t tokens) {
 }
 
 TrainProgress RankTrainer::progress() const {
-  return {iteration_, consumed_sequences_, optimizer_.step_count(), loss_scaler_.state()};
+  return {iteration_, consumed_sequences_, optimizer_.step_count(), loss_scaler_.state(),
+          scheduled_sequences_};
 }
 
 void RankTrainer::restore(const TrainProgress& progress) {
   iteration_ = progress.iteration;
   consumed_sequences_ = progress.consumed_sequences;
+  scheduled_sequences_ = progress.scheduled_sequences;
   optimizer_.set_step_count(progress.optimizer_steps);
   loss_scaler_.restore(progress.loss_scaler);
 }
 
+/// Of this rank's own microbatches, before anything is reduced: so the first bad rank is named, and a bad
+/// loss before the gradients that it makes bad. The loss is not scaled: no loss scale mends it.
+void RankTrainer::check_loss() {
+  double sum = 0;
+  context_.device.copy_to_host(context_.compute, &sum, loss_sum_.view(DType::fp64));
+  context_.compute.synchronize();
+  if (std::isfinite(sum)) return;
+  throw Error(fmt::format(
+      "rank {}, step {}: the loss is {}. Look at the weights and the data, lower the learning rate, "
+      "or train on with --no-check-for-nan-in-loss-and-grad, which skips such steps",
+      context_.rank(), context_.tracer.step(), std::isnan(sum) ? "NaN" : "infinite"));
+}
+
 StepMetrics RankTrainer::train_step() {
   const std::int64_t iteration = iteration_ + 1;
-  context_.tracer.set_step(static_cast<std::int32_t>(iteration));
+  context_.tracer.set_step(iteration);
   const auto step_span = span(Kind::step);
-  const std::int64_t microbatches = config_.num_microbatches();
+  const std::int64_t batch =
+      global_batch_size_at(config_.rampup_batch_size, config_.global_batch_size, consumed_sequences_);
+  const std::int64_t microbatches = batch / (config_.micro_batch_size * config_.dp);
+  const std::int64_t tokens = batch * config_.seq_length;
   const bool fp16 = config_.param_dtype == DType::fp16;
   const double loss_scale = fp16 ? loss_scaler_.scale() : 1;
   // Each token's loss counts 1/(this rank's tokens); the average over ranks happens with the reduction.
-  const double rank_tokens = static_cast<double>(config_.tokens_per_step()) / context_.dp_size();
+  const double rank_tokens = 1.0 * tokens / context_.dp_size();
 
   data_parallel_.zero_grad_buffer();
   context_.device.ops().fill(context_.compute, loss_sum_.view(DType::fp64), 0);
   for (std::int64_t m = 0; m < microbatches; ++m) {
     // The trace has 16 bits for it: beyond, events carry the last number there is.
-    context_.tracer.set_microbatch(static_cast<std::int16_t>(std::min<std::int64_t>(m, INT16_MAX)));
+    context_.tracer.set_microbatch(std::min<std::int64_t>(m, INT16_MAX));
     const auto microbatch_span = span(Kind::microbatch);
     std::optional<DataParallel::NoSync> no_sync;
     if (m + 1 < microbatches) no_sync.emplace(data_parallel_);
-    const Batch batch = load_batch(*data_.train, consumed_sequences_, m);
-    model_->forward(batch, loss_sum_.view(DType::fp64), static_cast<float>(loss_scale / rank_tokens),
-                    data_parallel_);
+    const Batch microbatch = load_batch(*data_.train, consumed_sequences_, m);
+    model_->forward(microbatch, loss_sum_.view(DType::fp64), loss_scale / rank_tokens, data_parallel_);
     emit_memory();
     model_->backward(data_parallel_);
   }
   context_.tracer.set_microbatch(-1);
 
+  if (config_.check_for_nan_in_loss) check_loss();
   data_parallel_.finish_grad_sync();
   queue_loss_reduction();
   StepMetrics metrics;
   metrics.step = iteration;
-  metrics.lr = learning_rate(config_.lr, iteration);
+  metrics.lr = learning_rate(config_.lr, 1.0 * scheduled_sequences_ / config_.global_batch_size);
   const StepResult result = optimizer_.step(metrics.lr, 1 / loss_scale);
+  data_parallel_.start_param_sync();
   metrics.grad_norm = result.grad_norm;
   metrics.skipped = result.skipped;
-  metrics.loss = global_mean_loss(config_.tokens_per_step());
-  metrics.tokens = config_.tokens_per_step();
+  metrics.loss = global_mean_loss(tokens);
+  metrics.tokens = tokens;
   if (fp16) {
     metrics.loss_scale = loss_scale;
     loss_scaler_.update(result.skipped);
   }
+  skipped_steps_.add(iteration, result.skipped, loss_scale);
+  metrics.skipped_steps = skipped_steps_.count();
   iteration_ = iteration;
-  consumed_sequences_ += config_.global_batch_size;
+  consumed_sequences_ += batch;
+  if (!result.skipped) scheduled_sequences_ += batch;
   return metrics;
 }
 

@@ -8,6 +8,7 @@
 #include "core/data/token_source.h"
 #include "core/train/config.h"
 #include "core/train/metrics.h"
+#include "core/train/skipped_steps.h"
 #include "core/zero1/distributed_optimizer.h"
 
 namespace zero1 {
@@ -39,6 +40,7 @@ struct TrainProgress {
       0;                             ///< of the training data, over all ranks: where the next step reads on
   std::int64_t optimizer_steps = 0;  ///< fewer than iterations where steps were skipped
   LossScaler::State loss_scaler;
+  std::int64_t scheduled_sequences = 0;  ///< consumed by the iterations that moved the schedule: not skipped
 
   friend bool operator==(const TrainProgress&, const TrainProgress&) = default;
 };
@@ -50,7 +52,8 @@ class RankTrainer {
   RankTrainer(const TrainConfig& config, const RunData& data, Device& device, RankStreams& streams,
               Communicator& communicator, trace::Tracer& tracer);
 
-  /// The next iteration, 1 is the first. The times in the result are left to the caller.
+  /// The next iteration, 1 is the first. The times in the result are left to the caller. Throws Error where a
+  /// check of TrainConfig fails, naming rank and iteration, and as SkippedSteps does.
   StepMetrics train_step();
 
   TrainProgress progress() const;
@@ -60,6 +63,9 @@ class RankTrainer {
 
   /// The mean loss over eval_iters global batches of the validation data.
   double evaluate();
+
+  /// After the last iteration: throws Error where every one of this run was skipped.
+  void check_end() const { skipped_steps_.check_end(); }
 
   /// Completes what is still under way on the queues.
   void finish();
@@ -77,6 +83,7 @@ class RankTrainer {
 
   Batch load_batch(const TokenSource& source, std::int64_t first_sequence, std::int64_t microbatch);
   double global_mean_loss(std::int64_t tokens);
+  void check_loss();
   void queue_loss_reduction();
   void emit_memory();
   trace::Tracer::Span span(trace::Kind kind);
@@ -88,9 +95,11 @@ class RankTrainer {
   DataParallel data_parallel_;
   DistributedOptimizer optimizer_;
   LossScaler loss_scaler_;
-  std::int64_t iteration_ = 0;           ///< completed
-  std::int64_t consumed_sequences_ = 0;  ///< over all ranks
-  std::vector<HostBatch> host_batches_;  ///< one per microbatch: copies may still be queued
+  SkippedSteps skipped_steps_;
+  std::int64_t iteration_ = 0;            ///< completed
+  std::int64_t consumed_sequences_ = 0;   ///< over all ranks
+  std::int64_t scheduled_sequences_ = 0;  ///< of them, in iterations that were not skipped
+  std::vector<HostBatch> host_batches_;   ///< one per microbatch: copies may still be queued
   DeviceMemory device_batch_;
   DeviceMemory loss_sum_;  ///< fp64[1]
   std::unique_ptr<Event> loss_ready_;

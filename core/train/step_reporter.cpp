@@ -44,6 +44,7 @@ void StepReporter::summarize(TrainSummary& summary) {
   const Totals& totals = later_.steps > 0 ? later_ : first_;
   const auto steps = static_cast<double>(totals.steps);
   summary.steps = first_.steps + later_.steps;
+  summary.skipped_steps = last_.skipped_steps;
   summary.last_loss = last_.loss;
   summary.ms_per_step = totals.ms / steps;
   summary.tokens_per_s = totals.tokens / totals.ms * 1e3;

@@ -22,12 +22,14 @@ namespace {
 constexpr std::int64_t generated_corpus_bytes = 1 << 20;
 
 RunData open_data(const TrainConfig& config) {
+  const TokenFileOptions format{config.token_dtype, config.vocab_size};
   RunData data;
   data.train = config.data.empty()
                    ? TokenSource::arithmetic(generated_corpus_bytes, config.seq_length, config.seed)
-                   : TokenSource::from_file(config.data, config.seq_length);
+                   : TokenSource::from_file(config.data, config.seq_length, format);
   if (config.shuffle) data.train = data.train->shuffled(config.seed);
-  if (!config.valid_data.empty()) data.valid = TokenSource::from_file(config.valid_data, config.seq_length);
+  if (!config.valid_data.empty())
+    data.valid = TokenSource::from_file(config.valid_data, config.seq_length, format);
   return data;
 }
 
@@ -115,7 +117,7 @@ class Run {
     summary_.layout = std::move(shape.layout);
     summary_.memory.resize(static_cast<std::size_t>(config.dp));
     param_hashes_.resize(static_cast<std::size_t>(config.dp));
-    if (!config.init.empty()) check_weights(summary_.layout.specs, config.init, config.init_names);
+    if (!config.init.empty()) check_weights(summary_.layout.specs, config);
     machine_ = make_machine(config, paused());
     make_recorder(std::move(shape.info));  // last: a run that cannot begin leaves an older trace alone
   }
@@ -147,7 +149,6 @@ class Run {
     if (!observer_.record && config_.trace.empty() && !observer_.on_events) return;
     trace::RecorderOptions options;
     options.path = config_.trace;
-    options.gate = observer_.gate;
     options.sink = [this](std::span<const trace::Event> events) {
       reporter_.add_events(events);
       if (observer_.on_events) observer_.on_events(events);
@@ -207,12 +208,12 @@ class Run {
       reporter_.step_done(std::move(metrics));
       if (observer_.on_step_end) observer_.on_step_end(rank, trainer, step);
     }
+    if (trainer.progress().iteration == config_.train_iters) trainer.check_end();
     trainer.finish();
     const auto r = static_cast<std::size_t>(rank);
     param_hashes_[r] = hash_params(trainer.data_parallel());
     summary_.memory[r] = trainer.memory();
-    if (rank == 0 && !config_.save_weights.empty())
-      save_weights(trainer.data_parallel(), config_.save_weights);
+    if (rank == 0 && !config_.save_weights.empty()) save_weights(trainer.data_parallel(), config_);
     if (observer_.on_rank_done) observer_.on_rank_done(rank, trainer);
   }
 

@@ -3,23 +3,15 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
+#include "core/zero1/collective_trace.h"
 #include "core/zero1/config.h"
 #include "core/zero1/context.h"
+#include "core/zero1/gradient_preparation.h"
 #include "core/zero1/param_and_grad_buffer.h"
 
 namespace zero1 {
-
-/// One bucket of one buffer.
-struct BucketRef {
-  const ParamAndGradBuffer* buffer = nullptr;
-  int bucket = 0;         ///< within the buffer
-  int global_bucket = 0;  ///< over all buffers: the number in traces and messages
-
-  const BucketLayout& layout() const { return buffer->layout().buckets[static_cast<std::size_t>(bucket)]; }
-};
 
 /// Counts the gradients of its buckets, reduces them in one coalesced launch when they are complete,
 /// and gathers their parameters after the optimizer's step. All buckets of a group use one communicator.
@@ -36,8 +28,6 @@ class BucketGroup {
   BucketGroup(RankContext& context, const Layout& layout, std::vector<BucketRef> buckets,
               const DataParallelConfig& config);
 
-  // ---- gradients ----
-
   /// Forgets this iteration's reports. The first reset after an iteration with reports turns them into
   /// the golden counts. Megatron: `reset`.
   void reset();
@@ -47,9 +37,7 @@ class BucketGroup {
   /// golden count. Throws Error naming the parameter when it reports more often than in the first iteration.
   void register_grad_ready(int param);
 
-  /// Queues checks, scaling and the reduction of all buckets. At most one may be outstanding. Checks and
-  /// scaling are the reduce-scatter's prologue where the communicator takes one and nobody watches the run;
-  /// else they are passes before it, with the same bits in this rank's shard.
+  /// Queues the gradients' preparation and the reduction of all buckets. At most one may be outstanding.
   void start_grad_sync();
 
   /// Starts the reduction if nothing has (no overlap, or first iteration), makes the compute stream
@@ -57,13 +45,11 @@ class BucketGroup {
   /// gradient never came or a check failed.
   void finish_grad_sync();
 
-  // ---- parameters ----
-
   /// The shards have been stepped: the other ranks' parameters are stale until a gather.
-  void mark_params_stale() { gather_ = Gather::due; }
-  /// If a gather is due and not under way, queues it after what the compute stream has been given so far.
+  void mark_params_stale() { params_ = Params::stale; }
+  /// If parameters are stale, queues their gather after what the compute stream has been given so far.
   void start_param_sync();
-  /// Makes the compute stream wait for the gather, starting it if needed. False where none was due.
+  /// Makes the compute stream wait for the gather, starting it if needed. False where all were current.
   bool finish_param_sync();
 
   const std::vector<BucketRef>& buckets() const { return buckets_; }
@@ -71,49 +57,38 @@ class BucketGroup {
  private:
   struct ReadyCount {
     int param = 0;
-    int bucket = 0;  ///< index into buckets_
     int now = 0;
     int golden = 0;
   };
-  enum class Gather { none, due, dispatched };
+  enum class Params { current, stale, gathering };
 
-  bool scatters() const { return config_.use_distributed_optimizer && !config_.force_all_reduce; }
-  void prepare_gradients();
-  ReducePrologue prologue(std::size_t bucket);
-  void check_and_scale(std::size_t bucket, float factor);
   void check_reports() const;
-  void check_gradients();
-  float gradient_scaling_factor(const BucketRef& bucket) const;
-  trace::Event collective_event(trace::Kind kind, trace::Collective what, const BucketRef& bucket) const;
-  void emit_state(trace::BucketState state);
-  template <class Launch>
-  Work launch(trace::Collective what, const std::shared_ptr<Event>& done, Launch&& launch_bucket);
+  void order_communication_after_compute();
+  template <class Issue>
+  Work launch(trace::Collective what, const std::shared_ptr<Event>& done, Issue&& issue);
   void wait_for(Work& work, trace::Collective what);
-  std::string describe(const ReadyCount& count) const;
 
   RankContext& context_;
   const Layout& layout_;
   std::vector<BucketRef> buckets_;
   DataParallelConfig config_;
   Communicator& communicator_;
+  trace::Collective reduction_kind_;
+  GradientPreparation preparation_;
+  CollectiveTrace trace_;
 
-  std::vector<ReadyCount> counts_;    ///< one per parameter of the group, in buffer order
-  std::vector<Range> ranges_;         ///< of the same parameters, in their bucket
-  std::vector<Range> bucket_counts_;  ///< which of the counts are a bucket's
-  std::vector<int> count_of_param_;   ///< by parameter index; -1: not in this group
-  int complete_ = 0;                  ///< how many counts equal their golden count
+  std::vector<ReadyCount> counts_;   ///< one per parameter of the group, in buffer order
+  std::vector<int> count_of_param_;  ///< by parameter index; -1: not in this group
+  int complete_ = 0;                 ///< how many counts equal their golden count
   bool first_iteration_ = true;
   bool reported_ = false;
 
-  DeviceMemory grad_stats_;  ///< fp64 [params][2]: largest magnitude, non-finite count
-  std::vector<double> host_stats_;
   std::unique_ptr<Event> inputs_ready_;
   std::shared_ptr<Event> reduction_done_;
   std::shared_ptr<Event> gather_done_;
-  Work reduction_;
-  bool reduction_outstanding_ = false;
-  Work gathering_;
-  Gather gather_ = Gather::none;
+  Work reduction_;  ///< valid while one is outstanding
+  Work gather_;
+  Params params_ = Params::current;
 };
 
 }  // namespace zero1

@@ -50,13 +50,12 @@ DataParallel::DataParallel(RankContext& context, Model& model, const DataParalle
           model.param_specs(),
           layout_options(config, model.param_specs(), context.dp_size(), expert_dp_size(context)))) {
   check_ranks_agree();
-  for (std::size_t b = 0; b < layout_.buffers.size(); ++b) {
-    buffers_.push_back(std::make_unique<ParamAndGradBuffer>(context_.device, context_.compute, layout_,
-                                                            static_cast<int>(b)));
+  check_layers_list_params();
+  for (int b = 0; b < std::ssize(layout_.buffers); ++b) {
+    buffers_.push_back(std::make_unique<ParamAndGradBuffer>(context_.device, context_.compute, layout_, b));
   }
   std::vector<ParamBinding> bindings;
-  for (int p = 0; p < static_cast<int>(layout_.specs.size()); ++p)
-    bindings.push_back({param(p), main_grad(p)});
+  for (int p = 0; p < std::ssize(layout_.specs); ++p) bindings.push_back({param(p), main_grad(p)});
   model_.bind(context_.device, context_.compute, std::move(bindings));
   build_groups();
   find_grads_to_zero();
@@ -74,20 +73,19 @@ void DataParallel::check_ranks_agree() {
                       layout_.options.pad_buckets_for_high_nccl_busbw, layout_.options.grad_reduce_in_fp32,
                       layout_.options.expert_dp_size);
   // 52 bits of the hash are exact in fp64, the communicator's type for scalars.
-  const auto mine = static_cast<double>(std::hash<std::string>{}(text) >> 12);
+  const double mine = std::hash<std::string>{}(text) >> 12;
   const int ranks = context_.dp_size();
-  DeviceMemory memory =
-      context_.device.allocate(ranks * static_cast<std::int64_t>(sizeof(double)), MemoryKind::communication);
+  DeviceMemory memory = context_.device.allocate(ranks * size_bytes(DType::fp64), MemoryKind::communication);
   const TensorView all = memory.view(DType::fp64);
   const TensorView own = all.slice({context_.rank(), context_.rank() + 1});
-  std::vector<double> digests(static_cast<std::size_t>(ranks));
+  std::vector<double> digests(ranks);
   Stream& stream = context_.communication;
   context_.device.copy_from_host(stream, own, &mine);
   context_.groups.data_parallel->all_gather(stream, all, own);
   context_.device.copy_to_host(stream, digests.data(), all);
   stream.synchronize();
   for (int r = 0; r < ranks; ++r) {
-    if (digests[static_cast<std::size_t>(r)] == digests[0]) continue;
+    if (at(digests, r) == digests[0]) continue;
     throw Error(fmt::format(
         "ranks 0 and {} disagree on the model's parameters or the buffer options: give every rank "
         "the same model and the same bucket size, padding and gradient dtype",
@@ -95,10 +93,34 @@ void DataParallel::check_ranks_agree() {
   }
 }
 
+/// Forward waits for the parameters of the layer that it comes to: nothing would wait for one that no layer
+/// lists, and with overlap_param_gather it would be read while it is gathered.
+void DataParallel::check_layers_list_params() const {
+  std::vector<bool> listed(layout_.specs.size(), false);
+  for (const Layer& layer : model_.layers()) {
+    for (const int p : layer.params) {
+      if (p < 0 || p >= static_cast<int>(listed.size())) {
+        throw InputError(fmt::format("layer '{}' lists parameter number {}, but the model has {}", layer.name,
+                                     p, listed.size()));
+      }
+      listed[static_cast<std::size_t>(p)] = true;
+    }
+  }
+  std::vector<std::string_view> missing;
+  for (std::size_t p = 0; p < listed.size(); ++p) {
+    if (!listed[p]) missing.push_back(layout_.specs[p].name);
+  }
+  if (missing.empty()) return;
+  throw InputError(
+      fmt::format("no layer of the model lists '{}': forward would not wait until they are gathered. Name "
+                  "every parameter in the Layer::params of each layer whose forward reads it",
+                  fmt::join(missing, "', '")));
+}
+
 void DataParallel::build_groups() {
   std::vector<BucketRef> all;
   for (const auto& buffer : buffers_) {
-    for (int k = 0; k < static_cast<int>(buffer->layout().buckets.size()); ++k) {
+    for (int k = 0; k < std::ssize(buffer->layout().buckets); ++k) {
       all.push_back({buffer.get(), k, layout_.global_bucket(buffer->index(), k)});
     }
   }
@@ -108,9 +130,7 @@ void DataParallel::build_groups() {
   group_of_bucket_.assign(all.size(), -1);
   const auto add_group = [&](std::vector<BucketRef> members) {
     if (members.empty()) return;
-    for (const BucketRef& b : members) {
-      group_of_bucket_[static_cast<std::size_t>(b.global_bucket)] = static_cast<int>(groups_.size());
-    }
+    for (const BucketRef& b : members) at(group_of_bucket_, b.global_bucket) = std::ssize(groups_);
     groups_.emplace_back(context_, layout_, std::move(members), config_);
   };
   if (one_launch) {
@@ -125,9 +145,9 @@ void DataParallel::build_groups() {
 
   // Forward needs the groups in the order of the first layer that reads one of their parameters.
   std::vector<int> first_layer(groups_.size(), std::numeric_limits<int>::max());
-  for (int l = 0; l < static_cast<int>(model_.layers().size()); ++l) {
-    for (const int p : model_.layers()[static_cast<std::size_t>(l)].params) {
-      int& first = first_layer[static_cast<std::size_t>(group_of(p))];
+  for (int l = 0; l < std::ssize(model_.layers()); ++l) {
+    for (const int p : at(model_.layers(), l).params) {
+      int& first = at(first_layer, group_of(p));
       first = std::min(first, l);
     }
   }
@@ -146,7 +166,7 @@ void DataParallel::find_grads_to_zero() {
     std::vector<Range> filled;
     for (const BucketLayout& bucket : buffer->layout().buckets) {
       for (const int p : bucket.params) {
-        if (model_.fills_main_grad(p)) filled.push_back(layout_.locations[static_cast<std::size_t>(p)].world);
+        if (model_.fills_main_grad(p)) filled.push_back(at(layout_.locations, p).world);
       }
     }
     std::sort(filled.begin(), filled.end(), [](const Range& a, const Range& b) { return a.start < b.start; });
@@ -161,42 +181,17 @@ void DataParallel::find_grads_to_zero() {
 }
 
 const ParamAndGradBuffer& DataParallel::buffer_of(int param) const {
-  return *buffers_[static_cast<std::size_t>(layout_.locations[static_cast<std::size_t>(param)].buffer)];
+  return *at(buffers_, at(layout_.locations, param).buffer);
 }
 
 int DataParallel::group_of(int param) const {
-  const ParamLocation& at = layout_.locations[static_cast<std::size_t>(param)];
-  return group_of_bucket_[static_cast<std::size_t>(layout_.global_bucket(at.buffer, at.bucket))];
+  const ParamLocation& location = at(layout_.locations, param);
+  return at(group_of_bucket_, layout_.global_bucket(location.buffer, location.bucket));
 }
 
 Communicator& DataParallel::communicator(const ParamAndGradBuffer& buffer) const {
   return buffer.layout().expert_parallel ? *context_.groups.expert_data_parallel
                                          : *context_.groups.data_parallel;
-}
-
-void DataParallel::set_param(int param, std::span<const float> values) {
-  const TensorView target = this->param(param);
-  if (static_cast<std::int64_t>(values.size()) != target.numel) {
-    throw InputError(fmt::format("parameter '{}' has {} elements, but {} values were given",
-                                 layout_.specs[static_cast<std::size_t>(param)].name, target.numel,
-                                 values.size()));
-  }
-  const DeviceMemory staging =
-      context_.device.allocate(target.numel * static_cast<std::int64_t>(sizeof(float)), MemoryKind::other);
-  context_.device.copy_from_host(context_.compute, staging.view(DType::fp32), values.data());
-  context_.device.ops().cast(context_.compute, target, staging.view(DType::fp32));
-  context_.compute.synchronize();
-}
-
-std::vector<float> DataParallel::get_param(int param) const {
-  const TensorView source = this->param(param);
-  std::vector<float> values(static_cast<std::size_t>(source.numel));
-  const DeviceMemory staging =
-      context_.device.allocate(source.numel * static_cast<std::int64_t>(sizeof(float)), MemoryKind::other);
-  context_.device.ops().cast(context_.compute, staging.view(DType::fp32), source);
-  context_.device.copy_to_host(context_.compute, values.data(), staging.view(DType::fp32));
-  context_.compute.synchronize();
-  return values;
 }
 
 // ---- gradients ------------------------------------------------------------------------------------
@@ -212,37 +207,37 @@ void DataParallel::zero_grad_buffer() {
   } else {
     for (const TensorView& grads : grads_to_zero_) ops.fill(context_.compute, grads, 0);
   }
-  for (int p = 0; p < static_cast<int>(awaits_first_grad_.size()); ++p)
-    awaits_first_grad_[static_cast<std::size_t>(p)] = model_.fills_main_grad(p);
+  for (int p = 0; p < std::ssize(awaits_first_grad_); ++p)
+    at(awaits_first_grad_, p) = model_.fills_main_grad(p);
   for (BucketGroup& group : groups_) group.reset();
 }
 
 float DataParallel::main_grad_beta(int param) {
-  const bool first = awaits_first_grad_[static_cast<std::size_t>(param)];
-  awaits_first_grad_[static_cast<std::size_t>(param)] = false;
+  const bool first = at(awaits_first_grad_, param);
+  at(awaits_first_grad_, param) = false;
   return first ? 0 : 1;
 }
 
 void DataParallel::grad_ready(int param) {
-  if (awaits_first_grad_[static_cast<std::size_t>(param)]) {
+  if (at(awaits_first_grad_, param)) {
     throw std::logic_error(
         fmt::format("the model says that backward fills the gradient of '{}', but reports it without having "
                     "asked main_grad_beta",
-                    layout_.specs[static_cast<std::size_t>(param)].name));
+                    at(layout_.specs, param).name));
   }
   if (!is_last_microbatch_) return;
   if (context_.tracer.enabled()) {
-    const ParamLocation& at = layout_.locations[static_cast<std::size_t>(param)];
+    const ParamLocation& location = at(layout_.locations, param);
     trace::Event event;
     event.kind = trace::Kind::grad_ready;
     event.flags = trace::Flags::last_microbatch;
-    event.bucket = layout_.global_bucket(at.buffer, at.bucket);
+    event.bucket = layout_.global_bucket(location.buffer, location.bucket);
     event.param = param;
-    event.elem_start = at.world.start;
-    event.elem_end = at.world.end;
+    event.elem_start = location.world.start;
+    event.elem_end = location.world.end;
     context_.tracer.instant(event);
   }
-  groups_[static_cast<std::size_t>(group_of(param))].register_grad_ready(param);
+  at(groups_, group_of(param)).register_grad_ready(param);
 }
 
 void DataParallel::finish_grad_sync() {
@@ -251,9 +246,12 @@ void DataParallel::finish_grad_sync() {
 
 // ---- parameters -----------------------------------------------------------------------------------
 
-void DataParallel::start_param_sync() {
+void DataParallel::mark_params_stale() {
   if (!config_.use_distributed_optimizer) return;  // every rank has stepped everything
   for (BucketGroup& group : groups_) group.mark_params_stale();
+}
+
+void DataParallel::start_param_sync() {
   next_gather_ = 0;
   if (config_.overlap_param_gather) return start_next_layers_gathers();
   for (const Gather& gather : gather_order_) gather.group->start_param_sync();
@@ -278,14 +276,14 @@ void DataParallel::begin_layer(trace::Kind kind, int layer) {
   trace::Event event;
   event.kind = kind;
   event.stream = trace::StreamId::compute;
-  event.layer = static_cast<std::int16_t>(layer);
+  event.layer = layer;
   layer_span_ = context_.tracer.span(context_.compute, event);
 }
 
 void DataParallel::begin_forward(int layer) {
   bool waited = false;
-  for (const int p : model_.layers()[static_cast<std::size_t>(layer)].params) {
-    waited |= groups_[static_cast<std::size_t>(group_of(p))].finish_param_sync();
+  for (const int p : at(model_.layers(), layer).params) {
+    waited |= at(groups_, group_of(p)).finish_param_sync();
   }
   if (waited && config_.overlap_param_gather) start_next_layers_gathers();
   begin_layer(trace::Kind::forward, layer);

@@ -5,7 +5,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "core/layout/buffer_layout.h"
@@ -23,17 +22,18 @@ LayoutOptions layout_options(const DataParallelConfig& config, const std::vector
 ///
 /// One iteration, as the trainer drives it:
 ///   zero_grad_buffer(); for each microbatch: { no_sync on all but the last; forward; backward }
-///   finish_grad_sync(); optimizer.step()
+///   finish_grad_sync(); optimizer.step(); start_param_sync()
 class DataParallel : public ModelHooks {
  public:
   /// Computes the layout, allocates the buffers, binds the model, and checks that all ranks agree on
-  /// it: throws Error on every rank when they do not. `context` and `model` must outlive this.
+  /// it: throws Error on every rank when they do not. Throws InputError naming each parameter that no layer
+  /// of the model lists. `context` and `model` must outlive this.
   DataParallel(RankContext& context, Model& model, const DataParallelConfig& config);
 
   const Layout& layout() const { return layout_; }
   const DataParallelConfig& config() const { return config_; }
   Model& model() { return model_; }
-  RankContext& context() { return context_; }
+  RankContext& context() const { return context_; }
   const std::vector<std::unique_ptr<ParamAndGradBuffer>>& buffers() const { return buffers_; }
 
   /// This rank's number among those that share `buffer`, and their communicator.
@@ -41,11 +41,6 @@ class DataParallel : public ModelHooks {
 
   TensorView param(int param) const { return buffer_of(param).param(param); }
   TensorView main_grad(int param) const { return buffer_of(param).main_grad(param); }
-
-  /// Sets a whole parameter from fp32 host values (rounded to its dtype). Every rank must set the same.
-  void set_param(int param, std::span<const float> values);
-  /// A whole parameter on the host, widened to fp32. Drain the gathers first.
-  std::vector<float> get_param(int param) const;
 
   // ---- gradients ----
 
@@ -73,8 +68,10 @@ class DataParallel : public ModelHooks {
 
   // ---- parameters ----
 
-  /// The optimizer has stepped this rank's shards. With overlap_param_gather dispatches what the first layer
-  /// needs and leaves the others to forward; without it gathers everything now.
+  /// The optimizer has stepped this rank's shards: the other ranks' parameters are stale until a gather.
+  void mark_params_stale();
+  /// Gathers stale parameters; nothing to do after a skipped step. With overlap_param_gather dispatches what
+  /// the first layer needs and leaves the others to forward; without it gathers everything now.
   void start_param_sync();
   /// Completes every gather that is due: before evaluation, saving and shutdown.
   void drain_param_gathers();
@@ -96,6 +93,7 @@ class DataParallel : public ModelHooks {
   void build_groups();
   void find_grads_to_zero();
   void check_ranks_agree();
+  void check_layers_list_params() const;
   const ParamAndGradBuffer& buffer_of(int param) const;
   int group_of(int param) const;
   void begin_layer(trace::Kind kind, int layer);

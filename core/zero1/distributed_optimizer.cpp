@@ -18,12 +18,8 @@ DistributedOptimizer::DistributedOptimizer(DataParallel& data_parallel, const Op
   for (const ParamSpec& spec : data_parallel.layout().specs) {
     total_elems += spec.numel() * (spec.expert_parallel ? context_.dp_size() : 1);
   }
-  for (const BucketShard& shard : shards_) {
-    for (const ParamShard& param : shard.params)
-      owned_grads_.push_back(shard.main_grad.slice(param.gbuf_local));
-  }
-  const bool sharded = data_parallel.config().use_distributed_optimizer;
-  norm_ = std::make_unique<GradNormReducer>(context_, total_elems, sharded);
+  const bool reduced = find_owned_grads();
+  norm_ = std::make_unique<GradNormReducer>(context_, total_elems, reduced);
   reload_model_params();
 }
 
@@ -36,7 +32,7 @@ std::vector<ParamShard> whole_bucket(const Layout& layout, const BucketRef& buck
     ParamShard row;
     row.bucket = bucket.bucket;
     row.param = param;
-    row.gbuf_world = layout.locations[static_cast<std::size_t>(param)].world;
+    row.gbuf_world = at(layout.locations, param).world;
     row.gbuf_world_in_bucket = row.gbuf_world.shifted(-bucket.layout().world.start);
     row.gbuf_local = row.gbuf_world_in_bucket;
     row.param_range = row.gbuf_world.normalized();
@@ -59,7 +55,7 @@ void DistributedOptimizer::build_shards() {
   for (const auto& buffer : data_parallel_.buffers()) {
     const int rank = data_parallel_.communicator(*buffer).rank();
     const RangeMap ranges = build_range_map(layout, buffer->index());
-    for (int k = 0; k < static_cast<int>(buffer->layout().buckets.size()); ++k) {
+    for (int k = 0; k < std::ssize(buffer->layout().buckets); ++k) {
       BucketShard shard;
       shard.bucket = {buffer.get(), k, layout.global_bucket(buffer->index(), k)};
       if (sharded) {
@@ -83,6 +79,28 @@ void DistributedOptimizer::build_shards() {
   }
 }
 
+/// Every logical element once over all ranks. Without sharding every rank holds all dense gradients and needs
+/// nobody else; experts, though, differ from one expert-parallel rank to the next: then each rank takes the
+/// part of every bucket that it would own if it were sharded. True where the ranks' parts are to be added up.
+bool DistributedOptimizer::find_owned_grads() {
+  const Layout& layout = data_parallel_.layout();
+  const bool sharded = data_parallel_.config().use_distributed_optimizer;
+  const bool experts = std::any_of(layout.specs.begin(), layout.specs.end(),
+                                   [](const ParamSpec& spec) { return spec.expert_parallel; });
+  for (const BucketShard& shard : shards_) {
+    Range part = shard.in_bucket.normalized();
+    if (!sharded && experts) {
+      const int rank = data_parallel_.communicator(*shard.bucket.buffer).rank();
+      part = shard.bucket.buffer->layout().shard_in_bucket(shard.bucket.bucket, rank);
+    }
+    for (const ParamShard& param : shard.params) {
+      const Range owned = intersect(param.gbuf_local, part);
+      if (!owned.empty()) owned_grads_.push_back(shard.main_grad.slice(owned));
+    }
+  }
+  return sharded || experts;
+}
+
 void DistributedOptimizer::reload_model_params() {
   for (const BucketShard& shard : shards_) {
     if (shard.main_param.data == shard.model_param.data) continue;
@@ -95,6 +113,7 @@ void DistributedOptimizer::publish_main_params() {
     if (shard.main_param.data == shard.model_param.data) continue;
     context_.device.ops().cast(context_.compute, shard.model_param, shard.main_param);
   }
+  data_parallel_.mark_params_stale();
   data_parallel_.start_param_sync();
   data_parallel_.drain_param_gathers();
 }
@@ -131,13 +150,13 @@ StepResult DistributedOptimizer::step(double lr, double grad_multiplier) {
     if (config_.clip_grad > 0) {
       result.clip_coefficient = std::min(1.0, config_.clip_grad / (result.grad_norm + 1e-6));
     }
-    const auto scale = static_cast<float>(result.clip_coefficient * grad_multiplier);
+    const float scale = result.clip_coefficient * grad_multiplier;
     context_.device.copy_from_host(context_.compute, grad_scale_.view(DType::fp32), &scale);
     context_.compute.synchronize();  // `scale` leaves the stack
   }
   ++step_count_;
   for (BucketShard& shard : shards_) adamw(shard, lr);
-  data_parallel_.start_param_sync();
+  data_parallel_.mark_params_stale();
   return result;
 }
 
@@ -148,7 +167,7 @@ void DistributedOptimizer::adamw(BucketShard& shard, double lr) {
   {
     const auto span = phase(Kind::adamw, bucket);
     for (const ParamShard& param : shard.params) {
-      const ParamMultipliers& mult = multipliers_[static_cast<std::size_t>(param.param)];
+      const ParamMultipliers& mult = at(multipliers_, param.param);
       AdamWArgs args;
       args.main_param = shard.main_param.slice(param.gbuf_local);
       args.exp_avg = shard.exp_avg.slice(param.gbuf_local);
@@ -169,7 +188,7 @@ void DistributedOptimizer::adamw(BucketShard& shard, double lr) {
   if (!context_.tracer.enabled()) return;
   trace::Event stepped;
   stepped.kind = Kind::bucket_state;
-  stepped.detail = static_cast<std::uint8_t>(trace::BucketState::stepped);
+  stepped.detail = detail_of(trace::BucketState::stepped);
   stepped.bucket = bucket;
   stepped.elem_start = shard.in_bucket.start;
   stepped.elem_end = shard.in_bucket.end;

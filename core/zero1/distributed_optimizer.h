@@ -35,13 +35,15 @@ struct StepResult {
 
 /// Main parameters are fp32 copies of the owned elements; fp32 parameters are their own main
 /// parameters and are updated in place in the buffer. One call of `step` per iteration, after
-/// DataParallel::finish_grad_sync, on the rank's thread; all ranks make it.
+/// DataParallel::finish_grad_sync, on the rank's thread; all ranks make it. DataParallel::start_param_sync
+/// follows it.
 class DistributedOptimizer {
  public:
   /// Allocates the states and copies the parameters as they are now into the main parameters.
   DistributedOptimizer(DataParallel& data_parallel, const OptimizerConfig& config);
 
-  /// Gradients to main gradients, norm, clipping, AdamW, parameters back, and the all-gather's start.
+  /// Gradients to main gradients, norm, clipping, AdamW, parameters back: this rank's shards are current
+  /// then, the others' stale.
   /// `grad_multiplier` undoes a loss scale (its inverse) and is part of the norm. A non-finite gradient
   /// on any rank makes every rank skip the step.
   StepResult step(double lr, double grad_multiplier = 1);
@@ -65,6 +67,7 @@ class DistributedOptimizer {
 
  private:
   void build_shards();
+  bool find_owned_grads();
   void copy_model_grads_to_main_grads();
   void adamw(BucketShard& shard, double lr);
   trace::Tracer::Span phase(trace::Kind kind, int bucket = -1);
@@ -75,7 +78,7 @@ class DistributedOptimizer {
   std::vector<ParamMultipliers> multipliers_;  ///< by parameter index
   std::vector<DeviceMemory> memory_;           ///< what the shards' own views point into
   std::vector<BucketShard> shards_;            ///< by global bucket number
-  std::vector<ConstTensorView> owned_grads_;   ///< every owned element once, padding excluded
+  std::vector<ConstTensorView> owned_grads_;   ///< over all ranks every element once, padding excluded
   std::unique_ptr<GradNormReducer> norm_;
   DeviceMemory grad_scale_;  ///< fp32[1]: clip coefficient times grad_multiplier
   std::int64_t step_count_ = 0;

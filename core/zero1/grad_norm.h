@@ -21,8 +21,8 @@ struct GradNorm {
 /// to be those of the iteration before, which most often holds, and else the gradients are read again.
 class GradNormReducer {
  public:
-  /// `total_elems`: at least the number of elements over all ranks. `reduce`: false when every rank owns
-  /// every element (plain data parallelism), so that there is nothing to add up.
+  /// `total_elems`: at least the number of elements over all ranks. `reduce`: false when every rank is
+  /// given every element (plain data parallelism without experts), so that there is nothing to add up.
   GradNormReducer(RankContext& context, std::int64_t total_elems, bool reduce);
 
   /// `gradients`: the owned pieces, fp32 on the device, ready on the compute stream. Blocks the host

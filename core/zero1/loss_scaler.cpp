@@ -1,6 +1,9 @@
 #include "core/zero1/loss_scaler.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <cmath>
 
 namespace zero1 {
 
@@ -8,6 +11,12 @@ namespace {
 constexpr double growth_factor = 2;
 constexpr double backoff_factor = 0.5;
 }  // namespace
+
+std::string format_loss_scale(double scale) {
+  int exponent = 0;
+  const bool power = std::frexp(scale, &exponent) == 0.5;
+  return power && scale >= 1024 ? fmt::format("2^{}", exponent - 1) : fmt::format("{}", scale);
+}
 
 LossScaler::LossScaler(const LossScalerConfig& config)
     : config_(config), state_{config.constant.value_or(config.initial_scale), 0, config.hysteresis} {}

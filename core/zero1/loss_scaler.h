@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 namespace zero1 {
 
@@ -13,6 +14,9 @@ struct LossScalerConfig {
   int growth_interval = 1000;  ///< steps without overflow after which the scale doubles
   int hysteresis = 2;          ///< overflows in a row of an interval before it halves
 };
+
+/// As people write loss scales: "2^32" for a large power of two, else a number.
+std::string format_loss_scale(double scale);
 
 /// The scale that the loss is multiplied by before backward. Every rank feeds it the same outcomes, so
 /// that every rank holds the same scale without communication.

@@ -2,6 +2,9 @@
 // Megatron: `_ParamAndGradBuffer` and `_ParamAndGradBucket` in param_and_grad_buffer.py.
 #pragma once
 
+#include <string>
+
+#include "core/base/at.h"
 #include "core/device/device.h"
 #include "core/layout/buffer_layout.h"
 
@@ -15,7 +18,7 @@ class ParamAndGradBuffer {
   /// Allocates both buffers and queues their zeroing on `compute`. `layout` must outlive this.
   ParamAndGradBuffer(Device& device, Stream& compute, const Layout& layout, int buffer);
 
-  const BufferLayout& layout() const { return layout_->buffers[static_cast<std::size_t>(buffer_)]; }
+  const BufferLayout& layout() const { return at(layout_->buffers, buffer_); }
   int index() const { return buffer_; }
 
   TensorView param_data() const { return params_.view(layout().param_dtype); }
@@ -38,13 +41,29 @@ class ParamAndGradBuffer {
   }
 
  private:
-  Range world(int param) const { return layout_->locations[static_cast<std::size_t>(param)].world; }
-  Range bucket_range(int bucket) const { return layout().buckets[static_cast<std::size_t>(bucket)].world; }
+  Range world(int param) const { return at(layout_->locations, param).world; }
+  Range bucket_range(int bucket) const { return at(layout().buckets, bucket).world; }
 
   const Layout* layout_;
   int buffer_;
   DeviceMemory params_;
   DeviceMemory grads_;
 };
+
+/// One bucket of one buffer. Megatron: `_ParamAndGradBucket`.
+struct BucketRef {
+  const ParamAndGradBuffer* buffer = nullptr;
+  int bucket = 0;         ///< within the buffer
+  int global_bucket = 0;  ///< over all buffers: the number in traces and messages
+
+  const BucketLayout& layout() const { return at(buffer->layout().buckets, bucket); }
+  TensorView params() const { return buffer->bucket_params(bucket); }
+  TensorView grads() const { return buffer->bucket_grads(bucket); }
+  TensorView params_of(int rank) const { return buffer->shard_params(bucket, rank); }
+  TensorView grads_of(int rank) const { return buffer->shard_grads(bucket, rank); }
+};
+
+/// For messages: "parameter 'h.0.ln_2.bias' (bucket 1)".
+std::string describe_param(const Layout& layout, int param);
 
 }  // namespace zero1

@@ -11,6 +11,7 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/train_hooks.h"
 #include "core/base/error.h"
+#include "core/train/weights.h"
 #include "tests/support/message.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/temporary_folder.h"
@@ -196,9 +197,9 @@ TEST_CASE("ranks that do not hold the same parameters after loading do not train
         if (!one_differs || rank != 1 ||
             !lacking.starts_with(model.layout().specs[static_cast<std::size_t>(p)].name))
           continue;
-        std::vector<float> values = model.get_param(p);
+        std::vector<float> values = get_param(model, p);
         values.back() += 1;
-        model.set_param(p, values);
+        set_param(model, p, values);
       }
       loader.restore(rank, trainer);
     };
@@ -326,7 +327,7 @@ TEST_CASE("weights alone, other names, and what only one side has") {
     TrainObserver observer;
     observer.on_rank_ready = [&](int rank, RankTrainer& trainer) {
       loader.restore(rank, trainer);
-      if (rank == 0) values = trainer.data_parallel().get_param(0);
+      if (rank == 0) values = get_param(trainer.data_parallel(), 0);
       if (options.weights_only)
         CHECK(trainer.progress() == TrainProgress{0, 0, 0, trainer.progress().loss_scaler});
     };

@@ -45,7 +45,8 @@ void check_prologue_once(RankContext& context, std::int64_t piece, ReduceOp op, 
     prologue.factor = factor;
     if (with_parts) prologue.parts = parts, prologue.stats = stats.data();
   }
-  context.comm().reduce_scatter(context.stream, out, in.view(), op, prologue).wait();
+  PrologueReducer& reducer = *context.comm().prologue_reducer();
+  reducer.reduce_scatter_with(prologue, context.stream, out, in.view(), op).wait();
 
   const Range range = Range{0, piece}.shifted(rank * piece);
   std::vector<T> memory = in.read("a reduce-scatter with a prologue");
@@ -75,7 +76,7 @@ void check_prologue_once(RankContext& context, std::int64_t piece, ReduceOp op, 
 inline void check_prologues(CommunicatorBackend& backend) {
   for (const int size : backend.sizes()) {
     backend.run(size, [&](RankContext& context) {
-      if (!context.comm().takes_prologue()) return;
+      if (context.comm().prologue_reducer() == nullptr) return;
       for (const std::int64_t piece : {0, 5, 1100}) {
         for (int variant = 0; variant < 16; ++variant) {
           const auto bit = [&](int i) { return (variant >> i & 1) != 0; };
@@ -94,16 +95,18 @@ inline void check_prologues(CommunicatorBackend& backend) {
   }
 }
 
-/// Where none is taken, one that would do something is refused; elsewhere one that cannot be.
+/// Prologues that cannot be, where a backend has any.
 inline void check_prologues_rejected(CommunicatorBackend& backend) {
   backend.run(2, [&](RankContext& context) {
     Communicator& comm = context.comm();
+    if (comm.prologue_reducer() == nullptr) return;
     Guarded<float> in(context, std::vector<float>(12, 1.0F));
     Guarded<double> doubles(context, std::vector<double>(12, 1.0));
     std::vector<double> stats(4);
     const auto rejected = [&](TensorView whole, float factor, std::vector<Range> parts, double* to) {
       const TensorView out = whole.slice({context.rank() * 6, context.rank() * 6 + 6});
-      CHECK_THROWS_AS(comm.reduce_scatter(context.stream, out, whole, ReduceOp::sum, {factor, parts, to}),
+      CHECK_THROWS_AS(comm.prologue_reducer()->reduce_scatter_with({factor, parts, to}, context.stream, out,
+                                                                   whole, ReduceOp::sum),
                       std::invalid_argument);
     };
     rejected(doubles.view(), 0.5F, {}, nullptr);
@@ -112,7 +115,6 @@ inline void check_prologues_rejected(CommunicatorBackend& backend) {
     rejected(in.view(), 1, {{4, 2}}, stats.data());
     rejected(in.view(), 1, {{4, 13}}, stats.data());
     rejected(in.view(), 1, {{-1, 3}}, stats.data());
-    if (!comm.takes_prologue()) rejected(in.view(), 0.5F, {{0, 4}, {4, 6}}, stats.data());
     comm.barrier(context.stream).wait();
   });
 }

@@ -13,7 +13,8 @@ namespace zero1::test {
 TEST_CASE("memory is aligned to 256 bytes and as large as asked") {
   on_each_backend([](Rig& rig) {
     for (const std::int64_t bytes : {1, 3, 255, 256, 257, 4096, 1 << 20, (2 << 20) + 5, 9 << 20}) {
-      const DeviceMemory memory = rig.device->allocate(bytes, MemoryKind::activations);
+      const DeviceMemory memory =
+          rig.device->allocate(bytes, MemoryKind::activations, Reuse::in_stream_order);
       CHECK(memory.bytes() == bytes);
       CHECK(reinterpret_cast<std::uintptr_t>(memory.data()) % 256 == 0);
       std::vector<unsigned char> pattern(static_cast<std::size_t>(bytes) / 2 * 2), back(pattern.size());
@@ -33,7 +34,7 @@ TEST_CASE("memory is counted by kind, now and at its peak") {
     {
       const DeviceMemory a = device.allocate(1000, MemoryKind::gradients);
       DeviceMemory b = device.allocate(500, MemoryKind::gradients);
-      const DeviceMemory c = device.allocate(7 << 20, MemoryKind::activations);
+      const DeviceMemory c = device.allocate(7 << 20, MemoryKind::activations, Reuse::in_stream_order);
       CHECK(device.allocated_bytes(MemoryKind::gradients) == 1500);
       CHECK(device.allocated_bytes(MemoryKind::activations) == 7 << 20);
       CHECK(device.allocated_bytes(MemoryKind::optimizer) == 0);
@@ -47,7 +48,7 @@ TEST_CASE("memory is counted by kind, now and at its peak") {
     }
     CHECK(device.allocated_bytes(MemoryKind::gradients) == 0);
     CHECK(device.peak_bytes(MemoryKind::gradients) == 1520);
-    const DeviceMemory again = device.allocate(7 << 20, MemoryKind::activations);
+    const DeviceMemory again = device.allocate(7 << 20, MemoryKind::activations, Reuse::in_stream_order);
     CHECK(device.allocated_bytes(MemoryKind::activations) == 7 << 20);
     CHECK(device.peak_bytes(MemoryKind::activations) == 7 << 20);
   });
@@ -60,7 +61,7 @@ TEST_CASE("two live allocations never share memory, also when blocks are used ag
     for (int round = 0; round < 4; ++round) {
       live.clear();
       for (int i = 0; i < 3; ++i) {
-        live.push_back(rig.device->allocate(elems * 4, MemoryKind::activations));
+        live.push_back(rig.device->allocate(elems * 4, MemoryKind::activations, Reuse::in_stream_order));
         rig.ops.fill(rig.stream, live.back().view(DType::fp32), static_cast<float>(round * 3 + i));
       }
       for (int i = 0; i < 3; ++i) {

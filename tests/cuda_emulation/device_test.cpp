@@ -31,8 +31,6 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-using cuda::Reuse;
-
 TEST_CASE("a freed activation serves the next request of its size, and nobody else") {
   cuda::CudaMemory memory(0, -1);
   void* first = memory.allocate(5 << 20, "activations", Reuse::in_stream_order);

@@ -19,7 +19,8 @@ struct Script {
   std::function<int(int param, int step)> times = [](int, int) { return 1; };
   std::function<float(int param, std::int64_t elem, int step, int rank)> poison;  ///< added to a gradient
   std::function<bool(int param)> fills = [](int) { return false; };               ///< Model::fills_main_grad
-  bool asks = true;  ///< main_grad_beta, where it fills
+  bool asks = true;                                                  ///< main_grad_beta, where it fills
+  std::function<bool(int param)> listed = [](int) { return true; };  ///< by a layer
   /// Called before a main_grad is filled: whether all of it is zero.
   std::function<void(int param, int step, bool all_zero)> before_fill = [](int, int, bool) {};
 };
@@ -39,8 +40,10 @@ class ScriptedModel : public Model {
  public:
   ScriptedModel(std::vector<ParamSpec> specs, int rank, Script script = {})
       : specs_(std::move(specs)), rank_(rank), script_(std::move(script)) {
-    for (int p = 0; p < static_cast<int>(specs_.size()); ++p)
-      layers_.push_back({specs_[static_cast<std::size_t>(p)].name, {p}});
+    for (int p = 0; p < static_cast<int>(specs_.size()); ++p) {
+      layers_.push_back({specs_[static_cast<std::size_t>(p)].name, {}});
+      if (script_.listed(p)) layers_.back().params.push_back(p);
+    }
   }
 
   const std::vector<ParamSpec>& param_specs() const override { return specs_; }
@@ -70,6 +73,10 @@ class ScriptedModel : public Model {
 
   void evaluate(const Batch& batch, TensorView loss_sum, ModelHooks& hooks) override {
     forward(batch, loss_sum, 0, hooks);
+  }
+
+  void next_token_logits(const Batch& batch, TensorView, ModelHooks& hooks) override {
+    forward(batch, {}, 0, hooks);
   }
 
   std::vector<float> initial_values(int param, std::uint64_t) const override {

@@ -9,6 +9,7 @@
 #include "core/comm/local/local_world.h"
 #include "core/device/cpu/cpu_device.h"
 #include "core/trace/recorder.h"
+#include "core/train/weights.h"
 #include "core/zero1/distributed_optimizer.h"
 #include "tests/multirank/scripted_model.h"
 
@@ -17,6 +18,7 @@ namespace zero1::test {
 struct ScriptedRun {
   std::vector<ParamSpec> specs;
   int dp = 1;
+  int expert_dp = 0;  ///< ranks that hold the same experts: r, r + dp / expert_dp, …; 0: no experts
   int steps = 3;
   int microbatches = 1;
   double lr = 0.01;
@@ -32,28 +34,44 @@ struct ScriptedResult {
   std::vector<double> grad_norms;          ///< by step
   std::vector<bool> skipped;               ///< by step
   bool ranks_agree = true;                 ///< every rank ended with the same parameters
+  bool steps_agree = true;               ///< every rank has seen the same norms, non-finite counts and skips
+  std::vector<std::int64_t> non_finite;  ///< by step
+  std::vector<std::vector<std::vector<float>>> params_of_rank;
 };
 
 inline ScriptedResult run_scripted(const ScriptedRun& run) {
   LocalWorld world(run.dp);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int r = 0; r < run.dp; ++r) communicators.push_back(world.communicator(r));
+  // As Megatron numbers ranks: neighbours hold different experts.
+  const int expert_parallel = run.expert_dp > 0 ? run.dp / run.expert_dp : 0;
+  std::vector<std::unique_ptr<LocalWorld>> expert_worlds;
+  std::vector<std::unique_ptr<Communicator>> expert_communicators;
+  for (int e = 0; e < expert_parallel; ++e)
+    expert_worlds.push_back(std::make_unique<LocalWorld>(run.expert_dp));
+  for (int r = 0; expert_parallel > 0 && r < run.dp; ++r) {
+    LocalWorld& experts = *expert_worlds[static_cast<std::size_t>(r % expert_parallel)];
+    expert_communicators.push_back(experts.communicator(r / expert_parallel));
+  }
   ScriptedResult result;
   std::vector<std::vector<std::vector<float>>> params(static_cast<std::size_t>(run.dp));
+  std::vector<std::vector<StepResult>> results(static_cast<std::size_t>(run.dp));
   const auto body = [&](int rank) {
     const auto device = make_cpu_device({1});
     const auto compute = device->create_stream(StreamKind::compute);
     const auto communication = device->create_stream(StreamKind::communication);
     trace::Tracer tracer(rank, run.recorder, run.gate);
     Communicator& communicator = *communicators[static_cast<std::size_t>(rank)];
-    RankContext context{*device, *compute, *communication, {&communicator, nullptr}, tracer};
+    Communicator* const experts =
+        expert_parallel > 0 ? expert_communicators[static_cast<std::size_t>(rank)].get() : nullptr;
+    RankContext context{*device, *compute, *communication, {&communicator, experts}, tracer};
     ScriptedModel model(run.specs, rank, run.script);
     std::unique_ptr<DataParallel> ddp;
     std::unique_ptr<DistributedOptimizer> optimizer;
     try {
       ddp = std::make_unique<DataParallel>(context, model, run.data_parallel);
       for (int p = 0; p < static_cast<int>(run.specs.size()); ++p)
-        ddp->set_param(p, model.initial_values(p, 0));
+        set_param(*ddp, p, model.initial_values(p, 0));
       optimizer = std::make_unique<DistributedOptimizer>(*ddp, run.optimizer);
       for (int s = 1; s <= run.steps; ++s) {
         tracer.set_step(s);
@@ -71,18 +89,16 @@ inline ScriptedResult run_scripted(const ScriptedRun& run) {
           model.backward(*ddp);
         }
         ddp->finish_grad_sync();
-        const StepResult step = optimizer->step(run.lr);
-        if (rank == 0) {
-          result.grad_norms.push_back(step.grad_norm);
-          result.skipped.push_back(step.skipped);
-        }
+        results[static_cast<std::size_t>(rank)].push_back(optimizer->step(run.lr));
+        ddp->start_param_sync();
       }
       ddp->drain_param_gathers();
       communication->synchronize();
       auto& mine = params[static_cast<std::size_t>(rank)];
-      for (int p = 0; p < static_cast<int>(run.specs.size()); ++p) mine.push_back(ddp->get_param(p));
+      for (int p = 0; p < static_cast<int>(run.specs.size()); ++p) mine.push_back(get_param(*ddp, p));
     } catch (const std::exception& error) {
       communicator.abort(error.what());
+      if (experts != nullptr) experts->abort(error.what());
       for (Stream* stream : {communication.get(), compute.get()}) {
         try {
           stream->synchronize();
@@ -94,9 +110,23 @@ inline ScriptedResult run_scripted(const ScriptedRun& run) {
   };
   run_ranks(run.dp, body, [&](int rank, const std::string& what) {
     communicators[static_cast<std::size_t>(rank)]->abort(what);
+    if (expert_parallel > 0) expert_communicators[static_cast<std::size_t>(rank)]->abort(what);
   });
+  for (const StepResult& step : results[0]) {
+    result.grad_norms.push_back(step.grad_norm);
+    result.skipped.push_back(step.skipped);
+    result.non_finite.push_back(step.non_finite);
+  }
+  for (const std::vector<StepResult>& other : results) {
+    for (std::size_t s = 0; s < other.size(); ++s) {
+      result.steps_agree = result.steps_agree && other[s].grad_norm == results[0][s].grad_norm &&
+                           other[s].non_finite == results[0][s].non_finite &&
+                           other[s].skipped == results[0][s].skipped;
+    }
+  }
   result.params = params[0];
   for (const auto& other : params) result.ranks_agree = result.ranks_agree && other == params[0];
+  result.params_of_rank = std::move(params);
   return result;
 }
 

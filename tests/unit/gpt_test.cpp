@@ -303,3 +303,34 @@ TEST_CASE("operations per token are those of the matrix products, three passes o
       {.vocab_size = 50257, .max_seq_len = 1024, .num_layers = 12, .hidden_size = 768, .num_heads = 12});
   CHECK(model->flops_per_token(1024) == 6.0 * (12 * (12.0 * 768 * 768 + 2.0 * 768 * 1024) + 768.0 * 50257));
 }
+
+TEST_CASE("the logits of the next token are those that the loss is computed from") {
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    CAPTURE(name(dtype));
+    constexpr std::int64_t vocab = 256;
+    ModelHarness harness(
+        make_gpt(
+            {.max_seq_len = 7, .num_layers = 2, .hidden_size = 12, .num_heads = 3, .param_dtype = dtype}),
+        DType::fp32, 3);
+    const HostBatch whole(*corpus(7), 0, 3);
+    const DeviceMemory memory = harness.device->allocate(3 * vocab * size_bytes(dtype), MemoryKind::other);
+    RecordingHooks hooks;
+    harness.model->next_token_logits({whole.tokens.data(), nullptr, 3, 7}, memory.view(dtype), hooks);
+    CHECK(hooks.calls.size() == 2 * harness.model->layers().size());
+    CHECK(harness.activation_bytes() == 0);
+    std::vector<float> logits(3 * vocab);
+    harness.device->ops().cast(*harness.stream, {logits.data(), DType::fp32, 3 * vocab}, memory.view(dtype));
+    for (std::int64_t s = 0; s < 3; ++s) {
+      // What a sequence's last token adds to its loss.
+      HostBatch one(*corpus(7), s, 1);
+      const double all = 7 * harness.evaluate(one);
+      one.seq_len = 6;
+      const double without_last = 6 * harness.evaluate(one);
+      double sum = 0;
+      for (std::int64_t v = 0; v < vocab; ++v)
+        sum += std::exp(logits[static_cast<std::size_t>(s * vocab + v)]);
+      const double loss = std::log(sum) - logits[static_cast<std::size_t>(s * vocab + one.targets[6])];
+      CHECK(loss == doctest::Approx(all - without_last).epsilon(dtype == DType::fp32 ? 1e-5 : 1e-2));
+    }
+  }
+}

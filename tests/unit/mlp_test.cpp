@@ -90,3 +90,23 @@ TEST_CASE("the MLP refuses sizes it cannot have, by name") {
   const auto model = make_mlp({.hidden_size = 3});
   CHECK_THROWS_AS(model->evaluate({}, {}, *std::make_unique<ModelHooks>()), std::logic_error);
 }
+
+TEST_CASE("the MLP's logits of the next token are those that its loss is computed from") {
+  constexpr std::int64_t vocab = 256;
+  ModelHarness harness(make_mlp({.hidden_size = 9, .num_layers = 2}), DType::fp32, 3);
+  harness.set_param(7, std::vector<float>(vocab, 0.5F));  // biases count
+  const HostBatch batch(*corpus(5), 0, 2);
+  const DeviceMemory memory =
+      harness.device->allocate(2 * vocab * size_bytes(DType::fp32), MemoryKind::other);
+  RecordingHooks hooks;
+  harness.model->next_token_logits({batch.tokens.data(), nullptr, 2, 5}, memory.view(DType::fp32), hooks);
+  CHECK(hooks.calls.size() == 2 * harness.model->layers().size());
+  const auto* logits = static_cast<const float*>(memory.data());
+  for (std::size_t s = 0; s < 2; ++s) {
+    HostBatch last(*corpus(1), static_cast<std::int64_t>(5 * s + 4), 1);
+    double sum = 0;
+    for (std::size_t v = 0; v < vocab; ++v) sum += std::exp(logits[s * vocab + v]);
+    const double loss = std::log(sum) - logits[s * vocab + static_cast<std::size_t>(last.targets[0])];
+    CHECK(loss == doctest::Approx(harness.evaluate(last)).epsilon(1e-5));
+  }
+}

@@ -49,6 +49,50 @@ TEST_CASE("zero1 trace summary and export") {
   CHECK(run_zero1("trace export " + quoted(trace)).status == 2);
 }
 
+TEST_CASE("zero1 trace export of some steps and ranks") {
+  const TemporaryFolder dir;
+  const std::string run =
+      "trace export " + quoted(test::write_sample_run(dir / "run.trace", test::SampleRun(3, 5).events(), 3)) +
+      " ";
+  const Outcome some = run_zero1(run + quoted(dir / "some.json") + " --steps 1:3 --ranks 0,2");
+  CAPTURE(some.output);
+  CHECK(some.status == 0);
+  CHECK(some.says("some.json: about "));
+  CHECK(some.says("events of ranks 0, 2, steps [1, 3)"));
+  const auto document = nlohmann::json::parse(test::read_file(dir / "some.json"));
+  CHECK(document.at("otherData").at("selected") == "ranks 0, 2, steps [1, 3)");
+  const Outcome dry = run_zero1(run + quoted(dir / "dry.json") + " --dry-run");
+  CHECK(dry.status == 0);
+  CHECK(dry.says("dry.json: about "));
+  CHECK_FALSE(std::filesystem::exists(dir / "dry.json"));
+  const struct {
+    const char *flags, *says;
+  } cases[] = {
+      {"--steps 7:9", "has no event of steps [7, 9): there are steps [0, 6)"},
+      {"--steps 6", "there are steps [0, 6)"},
+      {"--steps 3:3", "--steps '3:3': expected A:B"},
+      {"--steps 3-4", "--steps '3-4'"},
+      {"--steps :", "--steps ':'"},
+      {"--steps -1", "--steps '-1'"},
+      {"--steps 1:2:3", "--steps"},
+      {"--steps 99999999999", "--steps"},
+      {"--ranks 3", "has no rank 3: there are ranks [0, 3)"},
+      {"--ranks 0-9", "has no rank 9"},
+      {"--ranks 2-1", "--ranks '2-1': expected"},
+      {"--ranks 1,,2", "--ranks"},
+      {"--ranks a", "--ranks 'a'"},
+      {"--ranks 0-99999", "--ranks"},
+  };
+  for (const auto& c : cases) {
+    const Outcome outcome = run_zero1(run + quoted(dir / "none.json") + " " + c.flags);
+    CAPTURE(c.flags);
+    CAPTURE(outcome.output);
+    CHECK(outcome.status == 2);
+    CHECK(outcome.says(c.says));
+    CHECK_FALSE(std::filesystem::exists(dir / "none.json"));
+  }
+}
+
 TEST_CASE("the reader in docs/trace_format.md reads what the program writes") {
   if (run_command("python3 -c 'import struct'").status != 0) {
     zero1::test::skip("no python3");

@@ -1,5 +1,6 @@
 // The timeline for Perfetto, checked by reading it back under the rules of the Chrome trace event format.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -159,10 +160,12 @@ TEST_CASE("a run's timeline: tracks, slices, arrows, counters, and every nanosec
   std::vector<Event> events = test::SampleRun(ranks, steps).events();
   const Reader reader(test::write_sample_run(dir / "run.trace", events, ranks));
   double last_progress = 0;
-  const ExportResult result = export_chrome(reader, dir / "run.json", [&](double share) {
+  ExportOptions options;
+  options.progress = [&](double share) {
     CHECK(share >= last_progress);
     last_progress = share;
-  });
+  };
+  const ExportResult result = export_chrome(reader, dir / "run.json", options);
   CHECK(last_progress == 1.0);
   CHECK(result.events == static_cast<std::int64_t>(events.size()));
   CHECK(result.bytes == static_cast<std::int64_t>(std::filesystem::file_size(dir / "run.json")));
@@ -310,6 +313,87 @@ TEST_CASE("times keep their nanoseconds, also after a week") {
   CHECK(text.find("\"ts\":-1.501,\"dur\":1.494") != std::string::npos);
 }
 
+TEST_CASE("a part of a trace: its events, and the arrows of the whole that lie in it") {
+  constexpr int ranks = 4;
+  const TemporaryFolder dir;
+  const std::vector<Event> events = test::SampleRun(ranks, 9).events();
+  const Reader reader(test::write_sample_run(dir / "run.trace", events, ranks));
+  export_chrome(reader, dir / "all.json");
+  const Timeline whole = parse(dir / "all.json");
+  const struct {
+    const char *steps, *ranks;
+  } cases[] = {{"3:6", "0,2-3"}, {"4", "1"},     {"7:", ""},     {":2", ""},
+               {"", "3"},        {"0:9", "0-3"}, {"5:1000", "2"}};
+  for (const auto& c : cases) {
+    CAPTURE(c.steps);
+    CAPTURE(c.ranks);
+    ExportOptions options;
+    if (*c.steps != 0) parse_steps(c.steps, options.selection);
+    if (*c.ranks != 0) parse_ranks(c.ranks, options.selection);
+    std::int64_t planned = 0;
+    options.on_plan = [&](const ExportResult& plan) {
+      planned = plan.bytes;
+      CHECK_FALSE(std::filesystem::exists(dir / "part.json"));
+    };
+    const ExportResult result = export_chrome(reader, dir / "part.json", options);
+    CHECK(planned == result.bytes);  // so few events are all looked at
+    const Timeline part = parse(dir / "part.json");
+    std::filesystem::remove(dir / "part.json");
+    const auto selected = [&](const Event& event) {
+      return options.selection.has_rank(event.rank) && options.selection.has_step(event.step);
+    };
+    CHECK(result.events == std::count_if(events.begin(), events.end(), selected));
+    check_nesting(part);
+    (void)check_flows(part);
+    for (const auto& [pid, process] : part.processes) CHECK(options.selection.has_rank(pid - 1));
+    CHECK(part.processes.size() ==
+          (options.selection.ranks.empty() ? ranks : options.selection.ranks.size()));
+    CHECK(part.names.size() == 3 * part.processes.size());
+
+    // An arrow of the whole keeps those of its points that are in the part, if these are two or more.
+    std::multiset<std::string> expected, found;
+    const auto arrows_of = [](const Timeline& timeline, auto keep, std::multiset<std::string>& arrows) {
+      for (const auto& [id, points] : timeline.flows) {
+        std::map<double, std::string> kept;
+        for (const json& point : points) {
+          const json& args = binding(timeline, point).args;
+          if (keep(point.at("pid").get<int>() - 1, args.at("step").get<int>()))
+            kept[point.at("ts")] =
+                fmt::format("{} {} {}", point.at("pid").get<int>(), args.dump(), point.at("ts").dump());
+        }
+        std::string arrow;
+        for (const auto& [at, text] : kept) arrow += text + " > ";
+        if (kept.size() > 1) arrows.insert(arrow);
+      }
+    };
+    arrows_of(
+        whole,
+        [&](int rank, int step) {
+          return options.selection.has_rank(rank) && options.selection.has_step(step);
+        },
+        expected);
+    arrows_of(
+        part, [](int, int) { return true; }, found);
+    CHECK(found == expected);
+    CHECK(result.flows == static_cast<std::int64_t>(part.flows.size()));
+  }
+}
+
+TEST_CASE("the size is told within a tenth, also of what is too much to look at") {
+  const TemporaryFolder dir;
+  const Reader reader(test::write_sample_run(dir / "run.trace", test::SampleRun(3, 400).events(), 3));
+  ExportOptions options;
+  std::int64_t planned = 0;
+  options.on_plan = [&](const ExportResult& plan) { planned = plan.bytes; };
+  options.dry_run = true;
+  CHECK(export_chrome(reader, dir / "run.json", options).bytes == planned);
+  CHECK_FALSE(std::filesystem::exists(dir / "run.json"));
+  options.dry_run = false;
+  const ExportResult result = export_chrome(reader, dir / "run.json", options);
+  CHECK(result.events > 10'000);
+  CHECK(static_cast<double>(planned) == doctest::Approx(static_cast<double>(result.bytes)).epsilon(0.1));
+}
+
 TEST_CASE("the timeline appears whole or not at all") {
   const TemporaryFolder dir;
   const Reader reader(test::write_sample_run(dir / "run.trace", test::SampleRun(1, 2).events(), 1));
@@ -318,11 +402,11 @@ TEST_CASE("the timeline appears whole or not at all") {
   CHECK_THROWS_AS(export_chrome(reader, "/dev/null"), zero1::InputError);
   test::write_file(dir / "kept.json", "precious");
   struct Interrupted {};
-  CHECK_THROWS_AS(export_chrome(reader, dir / "kept.json",
-                                [](double share) {
-                                  if (share > 0.5) throw Interrupted();
-                                }),
-                  Interrupted);
+  ExportOptions options;
+  options.progress = [](double share) {
+    if (share > 0.5) throw Interrupted();
+  };
+  CHECK_THROWS_AS(export_chrome(reader, dir / "kept.json", options), Interrupted);
   CHECK(test::read_file(dir / "kept.json") == "precious");
   export_chrome(reader, dir / "kept.json");
   CHECK(test::read_file(dir / "kept.json").size() > 1000);

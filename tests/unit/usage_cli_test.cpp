@@ -14,13 +14,13 @@ TEST_CASE("an unknown command is named, with the one that was probably meant") {
     const char* says;
   } cases[] = {
       {"trian", "'trian' is no command of `zero1`; did you mean 'train'?"},
-      {"xyz", "'xyz' is no command of `zero1`; there are: train, layout, trace, ckpt\n"},
+      {"xyz", "'xyz' is no command of `zero1`; there are: train, generate, layout, trace, ckpt\n"},
       {"ckpt inspekt run", "'inspekt' is no command of `zero1 ckpt`; did you mean 'inspect'?"},
       {"ckpt exprot a b", "did you mean 'export'?"},
       {"ckpt xyz", "'xyz' is no command of `zero1 ckpt`; there are: inspect, verify"},
       {"trace sumary run.trace", "'sumary' is no command of `zero1 trace`; did you mean 'summary'?"},
       {"trace $'a\\x1b[31m'", "'a\uFFFD[31m' is no command"},
-      {"", "a command is missing; there are: train, layout, trace, ckpt"},
+      {"", "a command is missing; there are: train, generate, layout, trace, ckpt"},
       {"ckpt", "a command is missing; there are: inspect"},
       {"--vresion", "--vresion is no flag of `zero1`; did you mean '--version'?"},
       {"trace --json run.trace", "--json is no flag of `zero1 trace`"},

@@ -16,10 +16,6 @@ namespace {
 using trace::Kind;
 using trace::RunInfo;
 
-bool is_collective(Kind kind) {
-  return kind >= Kind::collective_issue && kind <= Kind::collective_wait;
-}
-
 std::string flags_text(std::uint16_t flags) {
   std::string text;
   const auto add = [&](std::uint16_t flag, const char* words) {

@@ -39,7 +39,7 @@ bool has_bucket(const Event& event) {
 }
 
 /// What a stretch of the record has in common, by unit: its bucket, or its kind.
-struct Stretch {
+struct StepStretch {
   StepUnit unit;
   int value;
 
@@ -49,12 +49,12 @@ struct Stretch {
   }
 };
 
-std::optional<Stretch> stretch_at(const EventIndex& events, std::int64_t at_ns, StepUnit unit) {
+std::optional<StepStretch> stretch_at(const EventIndex& events, std::int64_t at_ns, StepUnit unit) {
   const auto id = find_back(events, at_ns,
                             [&](const Event& event) { return unit == StepUnit::phase || has_bucket(event); });
   if (!id) return std::nullopt;
   const Event event = events.event(*id);
-  return Stretch{unit, unit == StepUnit::bucket ? event.bucket : static_cast<int>(event.kind)};
+  return StepStretch{unit, unit == StepUnit::bucket ? event.bucket : static_cast<int>(event.kind)};
 }
 
 std::optional<EventId> neighbour(const EventIndex& events, std::int64_t at_ns, StepUnit unit, bool forward) {

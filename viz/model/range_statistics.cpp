@@ -11,10 +11,6 @@ namespace {
 /// A range's length fits 64 bits; 126 years to each side.
 constexpr std::int64_t longest_ns = 4'000'000'000'000'000'000;
 
-bool is_collective(trace::Kind kind) {
-  return kind >= trace::Kind::collective_issue && kind <= trace::Kind::collective_wait;
-}
-
 }  // namespace
 
 RangeStatistics::RangeStatistics(const EventIndex& events, trace::Interval range)

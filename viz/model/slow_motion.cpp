@@ -6,8 +6,6 @@
 
 namespace zero1::viz {
 
-using Clock = std::chrono::steady_clock;
-
 SlowMotion::SlowMotion(std::function<bool()> step) : step_(std::move(step)), thread_([this] { run(); }) {}
 
 SlowMotion::~SlowMotion() {
@@ -35,7 +33,7 @@ double SlowMotion::rate() const {
 
 void SlowMotion::run() {
   std::unique_lock lock(mutex_);
-  Clock::time_point next = Clock::now();
+  std::chrono::steady_clock::time_point next = std::chrono::steady_clock::now();
   std::uint64_t seen = 0;
   while (!stop_) {
     if (rate_ <= 0) {
@@ -44,7 +42,7 @@ void SlowMotion::run() {
     }
     if (seen != revision_) {  // a new rate begins now
       seen = revision_;
-      next = Clock::now();
+      next = std::chrono::steady_clock::now();
     } else if (changed_.wait_until(lock, next, [&] { return stop_ || seen != revision_; })) {
       continue;
     }
@@ -53,9 +51,9 @@ void SlowMotion::run() {
     lock.lock();
     if (seen != revision_) continue;  // set meanwhile
     if (!goes_on) rate_ = 0;
-    const auto period =
-        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / std::max(rate_, 1e-3)));
-    next = std::max(next + period, Clock::now());
+    const auto period = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+        std::chrono::duration<double>(1 / std::max(rate_, 1e-3)));
+    next = std::max(next + period, std::chrono::steady_clock::now());
   }
 }
 

@@ -84,6 +84,16 @@ void text_on_line(ImU32 colour, const std::string& text) {
   if (shown.size() != text.size() && ImGui::IsItemHovered()) ImGui::SetTooltip("%s", text.c_str());
 }
 
+void plain_text(std::string_view text) {
+  ImGui::TextUnformatted(text.data(), text.data() + text.size());
+}
+
+void faint_text(ImU32 colour, std::string_view text) {
+  ImGui::PushStyleColor(ImGuiCol_Text, colour);
+  plain_text(text);
+  ImGui::PopStyleColor();
+}
+
 ImU32 faded(ImU32 colour, float opacity) {
   const auto alpha = static_cast<float>((colour >> IM_COL32_A_SHIFT) & 0xFFu) * opacity;
   return (colour & ~IM_COL32_A_MASK) |

@@ -36,6 +36,10 @@ float number_or_any_px(const char* label);
 /// One line of text, cut with "…" where it does not fit; the whole of it under the mouse.
 void text_on_line(ImU32 colour, const std::string& text);
 
+/// Text as it is, and in the colour of what matters less.
+void plain_text(std::string_view text);
+void faint_text(ImU32 colour, std::string_view text);
+
 /// The colour with its opacity multiplied.
 ImU32 faded(ImU32 colour, float opacity);
 

@@ -20,9 +20,9 @@ namespace zero1::viz {
 
 namespace {
 
-constexpr ImGuiTableFlags table_flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV |
-                                        ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_ScrollX |
-                                        ImGuiTableFlags_ScrollY;
+constexpr ImGuiTableFlags stage_table_flags = ImGuiTableFlags_RowBg | ImGuiTableFlags_BordersInnerV |
+                                              ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_ScrollX |
+                                              ImGuiTableFlags_ScrollY;
 
 constexpr std::size_t most_columns = 64;
 
@@ -53,7 +53,7 @@ class ElementPanel final : public Panel {
   ImGuiTextFilter search_;
 };
 
-void faint(const Theme& theme, const std::string& text) {
+void faint_paragraph(const Theme& theme, const std::string& text) {
   ImGui::PushStyleColor(ImGuiCol_Text, theme.faint_text());
   ImGui::TextWrapped("%s", text.c_str());
   ImGui::PopStyleColor();
@@ -83,7 +83,7 @@ void ElementPanel::draw(Document& document, const Theme& theme) {
   follow_selection(document);
   draw_choice(document);
   if (!shown_) {
-    faint(theme, "Choose a parameter and an index, or click an element on the ownership map.");
+    faint_paragraph(theme, "Choose a parameter and an index, or click an element on the ownership map.");
     return;
   }
   draw_element_place(place_of(*document.layout, *shown_), *document.layout, theme,
@@ -167,20 +167,22 @@ void ElementPanel::draw_params(const Layout& layout) {
 
 void ElementPanel::draw_values(Document& document, const Theme& theme) {
   if (document.live == nullptr) {
-    faint(theme, "Values come from a run in this process: a recording has events, but no tensors.");
+    faint_paragraph(theme, "Values come from a run in this process: a recording has events, but no tensors.");
     return;
   }
   if (!document.live->can_read()) {
-    faint(theme,
-          "Values are not available on a GPU: they are read from the ranks' memory in stream order, which "
-          "only the CPU's can be without stopping the device.");
+    faint_paragraph(
+        theme,
+        "Values are not available on a GPU: they are read from the ranks' memory in stream order, which "
+        "only the CPU's can be without stopping the device.");
     return;
   }
   const ElementProbe& probe = document.live->element();
   const ElementTable table = element_table(probe.samples(), document.info.ranks, shown_ns(document), step_);
   draw_steps(document, table.step);
   if (table.rows.empty()) {
-    faint(theme, "Nothing seen yet: values are kept from the moment on at which an element is chosen.");
+    faint_paragraph(theme,
+                    "Nothing seen yet: values are kept from the moment on at which an element is chosen.");
   } else {
     draw_table(table, document, theme);
   }
@@ -219,7 +221,7 @@ void ElementPanel::draw_table(const ElementTable& table, const Document& documen
       (2.5F + 1.5F * static_cast<float>(std::min(ranks, 8))) * ImGui::GetTextLineHeightWithSpacing();
   const float height =
       std::max(6 * ImGui::GetTextLineHeightWithSpacing(), ImGui::GetContentRegionAvail().y - memory_px);
-  if (!ImGui::BeginTable("values", static_cast<int>(shown_ranks.size()) + 1, table_flags, {0, height}))
+  if (!ImGui::BeginTable("values", static_cast<int>(shown_ranks.size()) + 1, stage_table_flags, {0, height}))
     return;
   ImGui::TableSetupScrollFreeze(1, 1);
   ImGui::TableSetupColumn("stage");
@@ -247,7 +249,7 @@ void ElementPanel::draw_table(const ElementTable& table, const Document& documen
 void ElementPanel::draw_memory(Document& document, const Theme& theme) const {
   if (document.live->state() != RunState::paused) return;
   const ElementPlace place = place_of(*document.layout, *shown_);
-  faint(theme, "gradient buffers now:");
+  faint_paragraph(theme, "gradient buffers now:");
   std::vector<std::string> params{"parameter buffers now:"};
   for (int rank = 0; rank < document.info.ranks; ++rank) {
     std::string grad = "…";
@@ -260,7 +262,7 @@ void ElementPanel::draw_memory(Document& document, const Theme& theme) const {
     });
     const std::string holds = gradient_content(*document.events, rank, place.global_bucket,
                                                rank == place.owner, document.events->range().end_ns);
-    faint(theme, fmt::format("rank {}: {}{}{}", rank, grad, holds.empty() ? "" : " ", holds));
+    faint_paragraph(theme, fmt::format("rank {}: {}{}{}", rank, grad, holds.empty() ? "" : " ", holds));
     params.push_back(fmt::format("rank {}: {}", rank, param));
   }
   in_a_row(theme, params);

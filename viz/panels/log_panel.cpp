@@ -23,7 +23,7 @@ namespace zero1::viz {
 
 namespace {
 
-constexpr ImGuiTableFlags table_flags =
+constexpr ImGuiTableFlags log_table_flags =
     ImGuiTableFlags_RowBg | ImGuiTableFlags_Resizable | ImGuiTableFlags_SizingFixedFit;
 constexpr auto last_kind = static_cast<int>(trace::Kind::memory);
 
@@ -159,7 +159,8 @@ void LogPanel::draw_table(Document& document, const Theme& theme, std::int64_t v
   const ImVec2 table{std::max(10 * font, room.x - RowScroll::width_px()), room.y};
   // Narrow, it leaves out what the tooltip tells too.
   steps_shown_ = table.x > 30 * font;
-  if (!ImGui::BeginTable(steps_shown_ ? "wide" : "narrow", steps_shown_ ? 5 : 4, table_flags, table)) return;
+  if (!ImGui::BeginTable(steps_shown_ ? "wide" : "narrow", steps_shown_ ? 5 : 4, log_table_flags, table))
+    return;
   ImGui::TableSetupColumn("end, ms", ImGuiTableColumnFlags_WidthFixed, 4.8F * font);
   ImGui::TableSetupColumn("rank", ImGuiTableColumnFlags_WidthFixed, 2.2F * font);
   if (steps_shown_) ImGui::TableSetupColumn("step", ImGuiTableColumnFlags_WidthFixed, 2.2F * font);

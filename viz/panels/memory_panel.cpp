@@ -15,7 +15,7 @@ namespace zero1::viz {
 namespace {
 
 constexpr int most_bars = 16;
-constexpr std::array<const char*, 4> kinds{"parameters", "gradients", "optimizer", "activations"};
+constexpr std::array<const char*, 4> category_names{"parameters", "gradients", "optimizer", "activations"};
 
 std::array<std::int64_t, 4> parts(const MemoryReport& report) {
   return {report.parameters, report.gradients, report.optimizer, report.activations};
@@ -50,7 +50,7 @@ class MemoryPanel final : public Panel {
   void draw_bar(Document& document, const Theme& theme, const Bar& bar, float label_px, std::int64_t full);
 
   std::vector<Bar> bars_;
-  std::size_t known_kinds_ = kinds.size();  ///< activations, the last, are known only from a run
+  std::size_t known_kinds_ = category_names.size();  ///< activations, the last, are known only from a run
   std::string note_;
 };
 
@@ -66,7 +66,7 @@ void MemoryPanel::collect(const Document& document) {
     if (!report) break;
     bars_.push_back({fmt::format("rank {}", rank), *report, rank});
   }
-  known_kinds_ = bars_.empty() ? kinds.size() - 1 : kinds.size();
+  known_kinds_ = bars_.empty() ? category_names.size() - 1 : category_names.size();
   if (ranks > most_bars) note_ = fmt::format("{} of {} ranks; select another to see it.\n", most_bars, ranks);
   if (document.layout == nullptr) return;
   MemoryReport plain = states_of_rank(*document.layout, false);
@@ -118,13 +118,13 @@ void MemoryPanel::draw(Document& document, const Theme& theme) {
 void MemoryPanel::draw_legend(const Theme& theme) const {
   const float font = ImGui::GetFontSize();
   for (std::size_t i = 0; i < known_kinds_; ++i) {
-    const float width = 1.2F * font + text_size(kinds[i]).x;
+    const float width = 1.2F * font + text_size(category_names[i]).x;
     if (i > 0) ImGui::SameLine(0, font);
     if (i > 0 && ImGui::GetContentRegionAvail().x < width) ImGui::NewLine();
     const ImVec2 at = ImGui::GetCursorScreenPos();
     ImDrawList& list = *ImGui::GetWindowDrawList();
     list.AddRectFilled(at, {at.x + 0.9F * font, at.y + 0.9F * font}, part_colour(i, theme));
-    draw_text(list, {at.x + 1.2F * font, at.y}, theme.text(), kinds[i]);
+    draw_text(list, {at.x + 1.2F * font, at.y}, theme.text(), category_names[i]);
     ImGui::Dummy({width, font});
   }
 }
@@ -167,7 +167,7 @@ void MemoryPanel::draw_bar(Document& document, const Theme& theme, const Bar& ba
   if (!ImGui::IsItemHovered()) return;
   std::string told = bar.label;
   for (std::size_t i = 0; i < known_kinds_; ++i)
-    told += fmt::format("\n{}: {}", kinds[i], format_bytes(bytes[i]));
+    told += fmt::format("\n{}: {}", category_names[i], format_bytes(bytes[i]));
   ImGui::SetTooltip("%s", told.c_str());
 }
 

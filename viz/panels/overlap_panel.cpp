@@ -25,7 +25,7 @@ constexpr const char* overlap_means =
 constexpr const char* exposed_means =
     "time in which computing waits for communication; with the overlapped time it does not add up to that of "
     "communication: a rank may neither compute nor wait, or wait before its collective begins";
-constexpr ImGuiTableFlags table_flags =
+constexpr ImGuiTableFlags bucket_table_flags =
     ImGuiTableFlags_RowBg | ImGuiTableFlags_SizingFixedFit | ImGuiTableFlags_BordersInnerV;
 
 class OverlapPanel final : public Panel {
@@ -220,7 +220,7 @@ void OverlapPanel::draw_buckets(Document& document, const StepExposure& step, co
   const float row_px = ImGui::GetTextLineHeight() + 2 * ImGui::GetStyle().CellPadding.y;
   const float all_px = row_px * (static_cast<float>(buckets.size()) + 1.2F);
   const float height = std::min(all_px, std::max(5 * row_px, ImGui::GetContentRegionAvail().y * 0.6F));
-  if (!ImGui::BeginTable("buckets", 5, table_flags | ImGuiTableFlags_ScrollY, {0, height})) return;
+  if (!ImGui::BeginTable("buckets", 5, bucket_table_flags | ImGuiTableFlags_ScrollY, {0, height})) return;
   ImGui::TableSetupScrollFreeze(0, 1);
   constexpr std::array<std::pair<const char*, const char*>, 5> headings{
       {{"bucket", nullptr},
@@ -284,7 +284,7 @@ void OverlapPanel::draw_waits(Document& document, const StepExposure& step, cons
   // Narrow, it leaves out what the tooltip tells too.
   const bool parts = ImGui::GetContentRegionAvail().x > 34 * ImGui::GetFontSize();
   if (!ImGui::BeginTable(parts ? "waits" : "short waits", parts ? 6 : 4,
-                         table_flags | ImGuiTableFlags_ScrollY))
+                         bucket_table_flags | ImGuiTableFlags_ScrollY))
     return;
   ImGui::TableSetupScrollFreeze(0, 1);
   for (const char* heading : {"rank", "wait, bucket", "exposed"}) ImGui::TableSetupColumn(heading);

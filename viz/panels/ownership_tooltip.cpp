@@ -7,22 +7,13 @@
 
 #include "core/base/units.h"
 #include "core/layout/owners.h"
+#include "viz/panels/draw.h"
 
 namespace zero1::viz {
 
 namespace {
 
 constexpr std::int64_t shown_owners = 8;
-
-void line(const std::string& text) {
-  ImGui::TextUnformatted(text.data(), text.data() + text.size());
-}
-
-void faint(const Theme& theme, const std::string& text) {
-  ImGui::PushStyleColor(ImGuiCol_Text, theme.faint_text());
-  line(text);
-  ImGui::PopStyleColor();
-}
 
 std::string shown(const Range& range) {
   return fmt::format("[{}, {})", format_count(range.start), format_count(range.end));
@@ -42,15 +33,16 @@ void tell_bucket(const MapScene& scene, const MapPlace& place) {
   const OwnershipMap::Bucket& bucket = scene.map.bucket(place.bucket);
   const BufferLayout& buffer = scene.map.layout().buffers[static_cast<std::size_t>(bucket.buffer)];
   const BucketLayout& layout = buffer.buckets[static_cast<std::size_t>(bucket.in_buffer)];
-  line(fmt::format("Bucket {}{}", place.bucket, buffer.expert_parallel ? ", expert-parallel" : ""));
-  faint(scene.theme, fmt::format("buffer {}: parameters {}, gradients {}", bucket.buffer,
-                                 name(buffer.param_dtype), name(buffer.grad_dtype)));
-  line(fmt::format("{} of the buffer: {} elements", shown(layout.world), format_count(layout.world.size())));
-  line(fmt::format("{} parameters, {} elements of padding", layout.params.size(),
-                   format_count(layout.world.size() - layout.numel_unpadded)));
-  line(scene.sharded
-           ? fmt::format("{} ranks own {} elements each", bucket.ranks, format_count(bucket.shard_elems))
-           : "every rank owns all of it");
+  plain_text(fmt::format("Bucket {}{}", place.bucket, buffer.expert_parallel ? ", expert-parallel" : ""));
+  faint_text(scene.theme.faint_text(), fmt::format("buffer {}: parameters {}, gradients {}", bucket.buffer,
+                                                   name(buffer.param_dtype), name(buffer.grad_dtype)));
+  plain_text(
+      fmt::format("{} of the buffer: {} elements", shown(layout.world), format_count(layout.world.size())));
+  plain_text(fmt::format("{} parameters, {} elements of padding", layout.params.size(),
+                         format_count(layout.world.size() - layout.numel_unpadded)));
+  plain_text(scene.sharded ? fmt::format("{} ranks own {} elements each", bucket.ranks,
+                                         format_count(bucket.shard_elems))
+                           : "every rank owns all of it");
 }
 
 void ranges_table(const MapScene& scene, int param) {
@@ -68,72 +60,77 @@ void ranges_table(const MapScene& scene, int param) {
     const ImU32 colour = scene.theme.rank(static_cast<int>(rank), scene.map.max_ranks());
     ImGui::TableSetBgColor(ImGuiTableBgTarget_CellBg, colour);
     ImGui::PushStyleColor(ImGuiCol_Text, Theme::text_on(colour));
-    line(fmt::format("{}", rank));
+    plain_text(fmt::format("{}", rank));
     ImGui::PopStyleColor();
     for (const Range& range :
          {shard.param_range, shard.gbuf_local, shard.gbuf_world_in_bucket, shard.gbuf_world}) {
       ImGui::TableNextColumn();
-      line(shown(range));
+      plain_text(shown(range));
     }
   }
   ImGui::EndTable();
-  if (end < owners.end) faint(scene.theme, fmt::format("… and {} more ranks", owners.end - end));
+  if (end < owners.end)
+    faint_text(scene.theme.faint_text(), fmt::format("… and {} more ranks", owners.end - end));
 }
 
 void tell_param(const MapScene& scene, const MapPlace& place) {
   const ParamSpec& spec = scene.map.layout().specs[static_cast<std::size_t>(*place.param)];
-  line(spec.name);
-  faint(scene.theme, fmt::format("{}, [{}], {} elements", name(spec.dtype), fmt::join(spec.shape, ", "),
-                                 format_count(spec.numel())));
+  plain_text(spec.name);
+  faint_text(scene.theme.faint_text(), fmt::format("{}, [{}], {} elements", name(spec.dtype),
+                                                   fmt::join(spec.shape, ", "), format_count(spec.numel())));
   const std::string here =
       fmt::format("here: element {} = {}", format_count(place.element), index_in_shape(spec, place.element));
   if (!scene.sharded) {
-    line("every rank owns all of it");
-    return line(here);
+    plain_text("every rank owns all of it");
+    return plain_text(here);
   }
   const Range owners = owners_of(scene.map.layout(), *place.param);
-  line(owners.size() == 1
-           ? fmt::format("rank {} owns all of it", owners.start)
-           : fmt::format("split among {} ranks: {} to {}", owners.size(), owners.start, owners.end - 1));
+  plain_text(owners.size() == 1 ? fmt::format("rank {} owns all of it", owners.start)
+                                : fmt::format("split among {} ranks: {} to {}", owners.size(), owners.start,
+                                              owners.end - 1));
   ranges_table(scene, *place.param);
-  line(fmt::format("{}, owned by rank {}", here, place.rank));
+  plain_text(fmt::format("{}, owned by rank {}", here, place.rank));
 }
 
 void tell_owner(const MapScene& scene, const MapPlace& place) {
   if (!scene.sharded)
-    return line(fmt::format("Every rank owns all of bucket {}: this run shards nothing", place.bucket));
+    return plain_text(fmt::format("Every rank owns all of bucket {}: this run shards nothing", place.bucket));
   const OwnershipMap::Bucket& bucket = scene.map.bucket(place.bucket);
   const Range shard = scene.map.shard_axis(place.bucket, place.rank).shifted(-bucket.axis.start);
-  line(fmt::format("Rank {} owns this shard of bucket {}", place.rank, place.bucket));
-  line(fmt::format("{} of the bucket: {} elements", shown(shard), format_count(shard.size())));
+  plain_text(fmt::format("Rank {} owns this shard of bucket {}", place.rank, place.bucket));
+  plain_text(fmt::format("{} of the bucket: {} elements", shown(shard), format_count(shard.size())));
   if (place.param) {
-    faint(scene.theme,
-          fmt::format("here: {}", scene.map.layout().specs[static_cast<std::size_t>(*place.param)].name));
+    faint_text(
+        scene.theme.faint_text(),
+        fmt::format("here: {}", scene.map.layout().specs[static_cast<std::size_t>(*place.param)].name));
   } else {
-    faint(scene.theme, "here: padding");
+    faint_text(scene.theme.faint_text(), "here: padding");
   }
 }
 
 void tell_state(const MapScene& scene, const MapRow& row, const MapPlace& place) {
   if (scene.states == nullptr) return;
   const BucketMoment moment = scene.states->at(row.rank, place.bucket, scene.document.moment.at_ns);
-  line(fmt::format("Bucket {} on rank {}", place.bucket, row.rank));
+  plain_text(fmt::format("Bucket {} on rank {}", place.bucket, row.rank));
   if (moment.own == moment.others) {
-    line(fmt::format("all shards: {}", name(moment.own)));
+    plain_text(fmt::format("all shards: {}", name(moment.own)));
   } else {
-    line(fmt::format("own shard: {}", name(moment.own)));
-    line(fmt::format("the others' shards: {}", name(moment.others)));
+    plain_text(fmt::format("own shard: {}", name(moment.own)));
+    plain_text(fmt::format("the others' shards: {}", name(moment.others)));
   }
   if (moment.others == PieceState::left_over)
-    faint(scene.theme, "stale: this rank's own sums, which nobody needs any more");
-  if (moment.others == PieceState::stale) faint(scene.theme, "stale: the parameters of the step before");
+    faint_text(scene.theme.faint_text(), "stale: this rank's own sums, which nobody needs any more");
+  if (moment.others == PieceState::stale)
+    faint_text(scene.theme.faint_text(), "stale: the parameters of the step before");
   if (moment.own == PieceState::unknown) return;
-  line(moment.golden > 0 ? fmt::format("{} of {} gradients have reported", moment.ready, moment.golden)
-                         : fmt::format("{} gradients have reported; how many there are is learnt in the "
-                                       "first iteration",
-                                       moment.ready));
-  faint(scene.theme, fmt::format("step {}, since {}", moment.step,
-                                 format_duration_ns(scene.document.moment.at_ns - moment.since_ns)));
+  plain_text(moment.golden > 0
+                 ? fmt::format("{} of {} gradients have reported", moment.ready, moment.golden)
+                 : fmt::format("{} gradients have reported; how many there are is learnt in the "
+                               "first iteration",
+                               moment.ready));
+  faint_text(scene.theme.faint_text(),
+             fmt::format("step {}, since {}", moment.step,
+                         format_duration_ns(scene.document.moment.at_ns - moment.since_ns)));
 }
 
 }  // namespace
@@ -147,10 +144,11 @@ void tell_place(const MapScene& scene, const MapRow& row, const MapPlace& place)
     case MapRow::What::gradient_values:
     case MapRow::What::params:
       if (place.param) return tell_param(scene, place);
-      line("Padding");
-      faint(scene.theme,
-            scene.sharded ? fmt::format("bucket {}, owned by rank {} all the same", place.bucket, place.rank)
-                          : fmt::format("bucket {}", place.bucket));
+      plain_text("Padding");
+      faint_text(scene.theme.faint_text(),
+                 scene.sharded
+                     ? fmt::format("bucket {}, owned by rank {} all the same", place.bucket, place.rank)
+                     : fmt::format("bucket {}", place.bucket));
   }
 }
 

@@ -9,10 +9,10 @@ namespace zero1::viz {
 
 namespace {
 
-constexpr double wheel_factor = 0.8;  // of the span, per notch
-constexpr double keys_zoom = 3;       // times per second
-constexpr double keys_pan = 1.2;      // views per second
-constexpr float drag_px = 4;          // what moves less is a click
+constexpr double span_per_notch = 0.8;  // of the span, per notch
+constexpr double keys_zoom = 3;         // times per second
+constexpr double keys_pan = 1.2;        // views per second
+constexpr float drag_px = 4;            // what moves less is a click
 
 bool inside(const Box& box, ImVec2 at) {
   return at.x >= box.min.x && at.x < box.max.x && at.y >= box.min.y && at.y < box.max.y;
@@ -46,7 +46,7 @@ void TimelinePanel::handle_mouse(Document&) {
     scroll_px_ -= io.MouseWheel * 3 * ImGui::GetFontSize();
     return;
   }
-  shown_view().zoom_at(io.MousePos.x - lanes_.min.x, std::pow(wheel_factor, io.MouseWheel));
+  shown_view().zoom_at(io.MousePos.x - lanes_.min.x, std::pow(span_per_notch, io.MouseWheel));
   touched();
 }
 

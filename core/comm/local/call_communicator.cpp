@@ -12,17 +12,12 @@ CallCommunicator::~CallCommunicator() {
   group_->leave(rank_);
 }
 
-Work CallCommunicator::reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op,
-                                      const ReducePrologue& prologue) {
-  if (!prologue.empty() && !takes_prologue()) {
-    throw std::invalid_argument("reduce_scatter: a prologue, and this communicator takes none");
-  }
+Work CallCommunicator::reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) {
   Call call;
   call.kind = CallKind::reduce_scatter;
   call.op = op;
   call.out = out;
   call.in = in;
-  call.prologue = prologue;
   return submit(stream, std::move(call));
 }
 

@@ -22,8 +22,7 @@ class CallCommunicator : public Communicator {
   int size() const override { return group_->size(); }
   std::string_view name() const override { return group_->name(); }
 
-  Work reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op,
-                      const ReducePrologue& prologue) override;
+  Work reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) override;
   Work all_gather(Stream& stream, TensorView out, ConstTensorView in) override;
   Work all_reduce(Stream& stream, TensorView data, ReduceOp op) override;
   Work broadcast(Stream& stream, TensorView data, int root) override;
@@ -44,11 +43,12 @@ class CallCommunicator : public Communicator {
   /// This rank's communicator after a split, whose outcome for every rank of this group is `places`.
   virtual std::unique_ptr<Communicator> join(const std::vector<Round::Place>& places) = 0;
 
+  /// Checks the call, then launches it, or collects it where calls are coalesced.
+  Work submit(Stream& stream, Call call);
+
   const std::shared_ptr<Group>& group() const { return group_; }
 
  private:
-  Work submit(Stream& stream, Call call);
-
   std::shared_ptr<Group> group_;
   int rank_;
   bool coalescing_ = false;

@@ -75,6 +75,17 @@ CpuStream& require_cpu_stream(Stream& stream) {
 LocalCommunicator::LocalCommunicator(std::shared_ptr<Group> group, int rank, std::shared_ptr<Device> events)
     : CallCommunicator(std::move(group), rank), events_(std::move(events)) {}
 
+Work LocalCommunicator::reduce_scatter_with(const ReducePrologue& prologue, Stream& stream, TensorView out,
+                                            ConstTensorView in, ReduceOp op) {
+  Call call;
+  call.kind = CallKind::reduce_scatter;
+  call.op = op;
+  call.out = out;
+  call.in = in;
+  call.prologue = prologue;
+  return submit(stream, std::move(call));
+}
+
 Work LocalCommunicator::launch(Stream& stream, Launch calls) {
   CpuStream& cpu = require_cpu_stream(stream);
   auto ticket = std::make_shared<Ticket>(group(), rank(), std::move(calls));

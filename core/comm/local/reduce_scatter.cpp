@@ -12,7 +12,7 @@ namespace zero1::local {
 namespace {
 
 /// What is prepared of every input before it is reduced: with few ranks it stays in the L1 cache.
-constexpr std::int64_t block_elems = 1024;
+constexpr std::int64_t prologue_block_elems = 1024;
 
 /// Adds to statistics that other ranks, which see other pieces of the same input, are adding to.
 void add_shared(double* out, const cpu::GradStats& stats) {
@@ -31,7 +31,9 @@ class Input {
       : in_(call.in),
         prologue_(call.prologue),
         found_(call.prologue.parts.size()),
-        scaled_(prologue_.factor == 1 ? 0 : static_cast<std::size_t>(block_elems * size_bytes(in_.dtype))) {}
+        scaled_(prologue_.factor == 1
+                    ? 0
+                    : static_cast<std::size_t>(prologue_block_elems * size_bytes(in_.dtype))) {}
 
   /// The elements of `range`, which follows the last one, as they are to be reduced; valid until the next
   /// call.
@@ -84,8 +86,8 @@ void run_with_prologues(Calls calls, int rank) {
   std::vector<Input> inputs;
   for (const Call* call : calls) inputs.emplace_back(*call);
   std::vector<const void*> blocks(inputs.size());
-  for (std::int64_t start = piece.start; start < piece.end; start += block_elems) {
-    const Range range{start, std::min(start + block_elems, piece.end)};
+  for (std::int64_t start = piece.start; start < piece.end; start += prologue_block_elems) {
+    const Range range{start, std::min(start + prologue_block_elems, piece.end)};
     for (std::size_t r = 0; r < inputs.size(); ++r) blocks[r] = inputs[r].take(range);
     void* out = own.out.slice(range.shifted(-piece.start)).data;
     reduce(own.out.dtype, own.op, blocks, std::span(&out, 1), range.size());

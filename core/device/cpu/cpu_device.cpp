@@ -49,7 +49,9 @@ class CpuDevice final : public Device {
   }
 
  protected:
-  void* allocate_raw(std::int64_t bytes, MemoryKind kind) override { return memory_.allocate(bytes, kind); }
+  void* allocate_raw(std::int64_t bytes, MemoryKind kind, Reuse reuse) override {
+    return memory_.allocate(bytes, kind, reuse);
+  }
   void free_raw(void* data, std::int64_t) noexcept override { memory_.free(data); }
 
  private:

@@ -61,7 +61,7 @@ CpuMemory::~CpuMemory() {
   trim(-1);
 }
 
-void* CpuMemory::allocate(std::int64_t bytes, MemoryKind kind) {
+void* CpuMemory::allocate(std::int64_t bytes, MemoryKind kind, Reuse reuse) {
   if (bytes < huge_page) {
     void* data = std::aligned_alloc(alignment, static_cast<std::size_t>(rounded_up(bytes, alignment)));
     if (data == nullptr) out_of_memory(bytes, available_bytes(), kind);
@@ -69,8 +69,8 @@ void* CpuMemory::allocate(std::int64_t bytes, MemoryKind kind) {
   }
   const std::int64_t size = rounded_up(bytes, huge_page);
   const std::lock_guard lock(mutex_);
-  const bool keepable = kind == MemoryKind::activations;
-  void* data = keepable ? reuse(size) : nullptr;
+  const bool keepable = reuse == Reuse::in_stream_order;
+  void* data = keepable ? take_kept(size) : nullptr;
   if (data == nullptr) {
     if (keepable) trim(std::max(peak_live_bytes_, live_bytes_ + size) / 4 * 5 - live_bytes_ - size);
     data = fresh(size, bytes, kind);
@@ -112,7 +112,7 @@ void* CpuMemory::fresh(std::int64_t size, std::int64_t bytes, MemoryKind kind) {
   return data;
 }
 
-void* CpuMemory::reuse(std::int64_t size) {
+void* CpuMemory::take_kept(std::int64_t size) {
   const auto found = kept_.find(size);
   if (found == kept_.end()) return nullptr;
   void* data = found->second;

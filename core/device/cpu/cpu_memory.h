@@ -12,9 +12,9 @@ namespace zero1::cpu {
 
 /// Aligned blocks; large ones on huge pages where the system grants them. Thread-safe.
 ///
-/// Large activation blocks are kept when they are freed: every step asks for the same sizes again, and
-/// fresh pages would be faulted in and cleared each time. What is live and what is kept together never
-/// exceed 1.25 times the most that was ever live.
+/// Large blocks that are used again in stream order (activations) are kept when they are freed: every step
+/// asks for the same sizes again, and fresh pages would be faulted in and cleared each time. What is live and
+/// what is kept together never exceed 1.25 times the most that was ever live.
 class CpuMemory {
  public:
   CpuMemory() = default;
@@ -23,7 +23,7 @@ class CpuMemory {
   ~CpuMemory();
 
   /// Throws Error that names bytes asked, bytes free and `kind` when there is no memory.
-  void* allocate(std::int64_t bytes, MemoryKind kind);
+  void* allocate(std::int64_t bytes, MemoryKind kind, Reuse reuse);
   void free(void* data) noexcept;
 
   std::int64_t kept_bytes() const {
@@ -33,7 +33,7 @@ class CpuMemory {
 
  private:
   void* fresh(std::int64_t size, std::int64_t bytes, MemoryKind kind);
-  void* reuse(std::int64_t size);
+  void* take_kept(std::int64_t size);
   void trim(std::int64_t wanted_bytes);
 
   mutable std::mutex mutex_;

@@ -44,10 +44,8 @@ class CudaDevice final : public Device {
   std::int64_t clock_error_ns() const override { return shared_->stamps.error_ns(); }
 
  protected:
-  void* allocate_raw(std::int64_t bytes, MemoryKind kind) override {
-    const bool activations = kind == MemoryKind::activations;
-    return shared_->memory.allocate(bytes, name(kind),
-                                    activations ? cuda::Reuse::in_stream_order : cuda::Reuse::when_idle);
+  void* allocate_raw(std::int64_t bytes, MemoryKind kind, Reuse reuse) override {
+    return shared_->memory.allocate(bytes, name(kind), reuse);
   }
   void free_raw(void* data, std::int64_t) noexcept override { shared_->memory.free(data); }
 

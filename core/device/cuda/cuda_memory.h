@@ -11,12 +11,6 @@
 
 namespace zero1::cuda {
 
-/// When a freed block may be given out again.
-enum class Reuse : std::uint8_t {
-  in_stream_order,  ///< at once: everybody who gets such a block uses it on the rank's compute stream alone
-  when_idle,        ///< by anybody, hence when the GPU has nothing left to do
-};
-
 /// One rank's memory on one GPU. Its blocks are of two kinds, which never change places:
 ///
 /// - `in_stream_order`: activations. Work that the compute stream has queued may still use such a block when

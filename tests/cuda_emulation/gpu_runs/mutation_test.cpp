@@ -124,6 +124,7 @@ class BareRank {
       }
       data_parallel_.finish_grad_sync();
       const StepResult result = optimizer_.step(0.01);
+      data_parallel_.start_param_sync();
       outcome += bits(result.grad_norm) + bits(result.skipped ? 1 : 0);
     }
     outcome += fmt::format("{:x} ", hash_params(data_parallel_));

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/trace/reader.h"
+#include "core/train/weights.h"
 #include "tests/gui/live_support.h"
 #include "tests/support/temporary_folder.h"
 #include "viz/model/element_probe.h"
@@ -88,7 +89,7 @@ TEST_CASE("a run that is viewed, stepped or slowed gives the bits of a free run 
       live.element().follow(ElementRef{frame % 5, frame % 24});
       if (++frame % 3 == 0) live.pause();
       if (frame % 3 == 1) live.run();
-      live.read(frame % 2, [&](RankTrainer& trainer) { seen += trainer.data_parallel().get_param(0)[3]; });
+      live.read(frame % 2, [&](RankTrainer& trainer) { seen += get_param(trainer.data_parallel(), 0)[3]; });
       return true;
     });
     CHECK(live.state() == RunState::finished);
@@ -195,7 +196,7 @@ TEST_CASE("while ranks are held, the followed element reads as its last sample s
   for (int rank = 0; rank < 2; ++rank) {
     double value = 0;
     while (!live.read(rank, [&](RankTrainer& trainer) {
-      value = static_cast<double>(trainer.data_parallel().get_param(element.param)[100]);
+      value = static_cast<double>(get_param(trainer.data_parallel(), element.param)[100]);
     })) {
       std::this_thread::yield();
     }
@@ -334,7 +335,7 @@ TEST_CASE("a rank that fails in the middle ends the run, and its memory is not l
   config.train_iters = 50;
   LiveRun live(config);
   drive(live, [&](std::span<const trace::Event>) {
-    live.read(0, [](RankTrainer& trainer) { CHECK(!trainer.data_parallel().get_param(0).empty()); });
+    live.read(0, [](RankTrainer& trainer) { CHECK(!get_param(trainer.data_parallel(), 0).empty()); });
     return true;
   });
   CHECK(live.state() == RunState::failed);
