@@ -61,11 +61,6 @@ struct RunState {
   std::optional<std::int64_t> scheduled_sequences;
   std::vector<ParamGroup> param_groups;
   std::string config_json = "{}";  ///< the run's configuration, or what a file of weights says of the model
-
-  /// Whether a run has been here: else its schedule, AdamW's coefficients and loss scaler are not known.
-  bool is_of_run() const {
-    return config_json != "{}" && (step > 0 || optimizer_steps > 0 || !param_groups.empty());
-  }
 };
 
 std::string to_json(const RunState& state);

@@ -166,7 +166,6 @@ class Verifier {
   void find_lost(const InputFile& file, const SliceRecord& exp_avg, const float* exp_avg_sq, Range local,
                  Finding& lost) {
     if (!second_moment_decays_slower(contents_.state)) return;
-    constexpr std::int64_t elem_bytes = sizeof(float);
     std::vector<float> first(static_cast<std::size_t>(local.size()));
     file.read_at(exp_avg.offset_bytes + local.start * elem_bytes, first.data(), local.size() * elem_bytes);
     for (std::int64_t i = 0; i < local.size(); ++i) {
