@@ -13,6 +13,8 @@
 #include "ckpt/rank_file.h"
 #include "ckpt/virtual_view.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/base/units.h"
 #include "core/data/input_file.h"
 
 namespace zero1::ckpt {
@@ -127,8 +129,11 @@ class PartsReader {
     const ForeignLinks links = find_foreign_links(file_, user_block_bytes);
     for (const std::string& link : links.found)
       fault(link + "; a checkpoint holds none, and this one is refused");
-    if (block_.file_bytes != file_.size_bytes() || block_.digest != digest) {
-      fault("its bytes do not match the digest in front of them: it was changed or cut");
+    if (block_.file_bytes != file_.size_bytes()) {
+      fault(fmt::format("{}, where {} were recorded: it was cut or added to",
+                        counted(file_.size_bytes(), "byte"), format_count(block_.file_bytes)));
+    } else if (block_.digest != digest) {
+      fault("its bytes do not match the digest in front of them: it was changed");
     } else if (!links.unseen.empty()) {
       fault(
           fmt::format("cannot be searched for links that lead elsewhere, and is refused: {}", links.unseen));
@@ -174,6 +179,10 @@ class PartsReader {
   UserBlock read_user_block() const {
     std::string found(static_cast<std::size_t>(std::min(user_block_bytes, file_.size_bytes())), '\0');
     file_.read_at(0, found.data(), static_cast<std::int64_t>(found.size()));
+    if (file_.size_bytes() < user_block_bytes) {
+      fail(fmt::format("{}, where at least {} were expected: it was cut", counted(file_.size_bytes(), "byte"),
+                       user_block_bytes));
+    }
     if (!found.starts_with("zero1-lab checkpoint ")) {
       fail("does not begin as a checkpoint.h5 of this project does");
     }
@@ -321,6 +330,10 @@ std::string user_block_digest(const UserBlock& block, std::string_view rest) {
 
 void check_names(const std::vector<ParamSpec>& specs) {
   for (const ParamSpec& spec : specs) {
+    if (!is_utf8(spec.name)) {
+      throw InputError(fmt::format("parameter '{}' cannot be saved: its name is not UTF-8; rename it",
+                                   printable(spec.name)));
+    }
     const std::size_t nul = spec.name.find('\0');
     if (nul == std::string::npos) continue;
     throw InputError(

@@ -9,6 +9,7 @@
 
 #include "ckpt/mapped_source.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
 
 namespace zero1::ckpt {
 namespace {
@@ -82,7 +83,8 @@ DiffReport diff(const Checkpoint& a, const Checkpoint& b, const DiffOptions& opt
     const std::optional<int> other = b.find(spec.name);
     if (!options.param.empty() && spec.name != options.param) continue;
     if (!other || b.layout().specs[static_cast<std::size_t>(*other)].shape != spec.shape) {
-      if (!options.param.empty()) report.structure = fmt::format("\n  {}: the shapes differ", spec.name);
+      if (!options.param.empty())
+        report.structure = fmt::format("\n  {}: the shapes differ", printable(spec.name));
       continue;
     }
     for (const State state : all_states) {

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "ckpt/format.h"
+#include "ckpt/shared_lock.h"
 #include "core/base/error.h"
 #include "core/base/file_io.h"
 
@@ -99,6 +100,30 @@ bool is_checkpoint(const std::string& folder) {
   return fs::exists(folder + "/" + std::string(checkpoint_file_name), ignored);
 }
 
+std::vector<std::int64_t> published_steps(const std::string& root, std::error_code& error) {
+  std::vector<std::int64_t> steps;
+  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
+    const auto step = step_of(it->path().filename().string());
+    if (step && is_checkpoint(it->path().string())) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+/// What lies at `path`, links followed. Throws InputError where that cannot be told: without permission, with
+/// links that go round in circles.
+fs::file_type type_at(const std::string& path) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  if (type != fs::file_type::none) return type;
+  throw InputError(fmt::format("{}: cannot be opened: {}", path, error.message()));
+}
+
+/// is_checkpoint(), where a folder that may not be searched is an error and not one without a checkpoint.
+bool holds_checkpoint(const std::string& folder) {
+  return type_at(folder + "/" + std::string(checkpoint_file_name)) != fs::file_type::not_found;
+}
+
 /// The checkpoint that holds `path`, at any depth; empty: none.
 std::string checkpoint_around(const std::string& path) {
   std::error_code ignored;
@@ -160,6 +185,7 @@ void PendingFolder::publish() {
     }
     replaced = true;
   }
+  ::flock(fd_, LOCK_UN);  // whoever reads it need not wait for the disk
   flush_folder(parent_folder(target_));
   ::close(std::exchange(fd_, -1));
   if (!replaced) return;
@@ -171,7 +197,11 @@ void PendingFolder::publish() {
 
 FolderInUse::FolderInUse(std::string path) : path_(std::move(path)), fd_(open_folder(path_)) {
   if (fd_ < 0) throw InputError(fmt::format("{}: cannot be opened: {}", path_, std::strerror(errno)));
-  while (::flock(fd_, LOCK_SH) != 0 && errno == EINTR) {
+  try {
+    lock_shared(fd_, path_);
+  } catch (...) {
+    ::close(fd_);
+    throw;
   }
 }
 
@@ -187,14 +217,8 @@ FolderInUse::~FolderInUse() {
 }
 
 std::vector<std::int64_t> published_steps(const std::string& root) {
-  std::vector<std::int64_t> steps;
-  std::error_code error;
-  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
-    const auto step = step_of(it->path().filename().string());
-    if (step && is_checkpoint(it->path().string())) steps.push_back(*step);
-  }
-  std::sort(steps.begin(), steps.end());
-  return steps;
+  std::error_code ignored;
+  return published_steps(root, ignored);
 }
 
 void set_latest(const std::string& root, std::int64_t step) {
@@ -268,18 +292,20 @@ static void refuse_folder_of_weights(const std::string& folder) {
 
 std::string resolve_source(const std::string& source, std::optional<std::int64_t> step) {
   std::error_code ignored;
-  if (fs::is_regular_file(source, ignored)) {
+  const fs::file_type type = type_at(source);
+  if (type == fs::file_type::regular) {
     const bool part = is_checkpoint(parent_folder(source));
     throw InputError(fmt::format("{}: is a file; {}", source,
                                  part ? "name the checkpoint that it belongs to: " + parent_folder(source)
                                       : "a checkpoint is a folder (`zero1 ckpt import` makes one of a "
                                         ".safetensors file)"));
   }
-  if (!fs::is_directory(source, ignored)) {
+  if (type != fs::file_type::directory) {
     throw InputError(
-        fmt::format("{}: is not a folder; name a checkpoint or a folder of checkpoints", source));
+        fmt::format("{}: {}; name a checkpoint or a folder of checkpoints", source,
+                    type == fs::file_type::not_found ? "there is no such folder" : "is not a folder"));
   }
-  if (is_checkpoint(source)) {
+  if (holds_checkpoint(source)) {
     if (step) {
       throw InputError(fmt::format(
           "{}: is one checkpoint; --ckpt-step chooses among those of the folder that holds it", source));
@@ -292,8 +318,10 @@ std::string resolve_source(const std::string& source, std::optional<std::int64_t
   // The link is read once, so that all files come from one checkpoint while `latest` moves on.
   const std::string folder =
       step ? chosen : source + "/" + fs::read_symlink(latest, ignored).filename().string();
-  if (folder != source + "/" && is_checkpoint(folder)) return folder;
-  const std::vector<std::int64_t> steps = published_steps(source);
+  if (folder != source + "/" && holds_checkpoint(folder)) return folder;
+  std::error_code error;
+  const std::vector<std::int64_t> steps = published_steps(source, error);
+  if (error) throw InputError(fmt::format("{}: cannot be read: {}", source, error.message()));
   if (steps.empty()) throw InputError(fmt::format("{}: holds no checkpoint", source));
   throw InputError(fmt::format("{}: {}; there are: {}", source,
                                step ? fmt::format("has no checkpoint of step {}", *step)
@@ -308,6 +336,8 @@ FolderInUse open_source(const std::string& source, std::optional<std::int64_t> s
     try {
       FolderInUse in_use(resolve_source(source, step));
       if (in_use.has(std::string(checkpoint_file_name)) || attempt == attempts) return in_use;
+    } catch (const FolderLocked&) {
+      throw;
     } catch (const InputError&) {
       if (attempt == attempts) throw;
     }

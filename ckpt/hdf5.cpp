@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <string_view>
+#include <system_error>
 
 #include "core/base/error.h"
 
@@ -15,15 +17,31 @@ std::recursive_mutex& hdf5_mutex() {
   return mutex;
 }
 
-struct Innermost {
-  std::string description;
+/// What HDF5's error stack says of a failure.
+struct Cause {
+  std::string description;  ///< of the innermost entry
   std::string function;
+  int system_error = 0;  ///< where a system call failed: a full disk, no permission
 };
 
-herr_t take_innermost(unsigned depth, const H5E_error2_t* error, void* into) {
-  if (depth == 0 && error->desc != nullptr) {
-    *static_cast<Innermost*>(into) = {error->desc, error->func_name != nullptr ? error->func_name : "?"};
+/// The number behind "errno = " in a description by HDF5's file driver; 0: none.
+int errno_in(std::string_view description) {
+  constexpr std::string_view before = "errno = ";
+  const std::size_t at = description.find(before);
+  int number = 0;
+  if (at != std::string_view::npos)
+    std::from_chars(description.data() + at + before.size(), description.data() + description.size(), number);
+  return number;
+}
+
+herr_t take_cause(unsigned depth, const H5E_error2_t* error, void* into) {
+  auto& cause = *static_cast<Cause*>(into);
+  if (error->desc == nullptr) return 0;
+  if (depth == 0) {
+    cause.description = error->desc;
+    cause.function = error->func_name != nullptr ? error->func_name : "?";
   }
+  if (cause.system_error == 0) cause.system_error = errno_in(error->desc);
   return 0;
 }
 
@@ -81,13 +99,19 @@ Hdf5Lock::Hdf5Lock() : lock_(hdf5_mutex()) {
 }
 
 void throw_hdf5_error(const std::string& file, const char* call) {
-  Innermost innermost;
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_innermost, &innermost);
+  Cause cause;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_cause, &cause);
   H5Eclear2(H5E_DEFAULT);
   // The variable wins over what create_file asks for.
-  const bool locking = innermost.description.find("lock file") != std::string::npos;
-  throw Error(fmt::format("{}: HDF5: {} ({}, in {}){}", file, innermost.description, innermost.function, call,
-                          locking ? "; set HDF5_USE_FILE_LOCKING=FALSE: this file system has no locks" : ""));
+  if (cause.description.find("lock file") != std::string::npos) {
+    throw Error(fmt::format(
+        "{}: HDF5 cannot lock it: set HDF5_USE_FILE_LOCKING=FALSE: this file system has no locks", file));
+  }
+  if (cause.system_error != 0) {
+    throw Error(fmt::format("{}: cannot be written ({}): {}", file, call,
+                            std::generic_category().message(cause.system_error)));
+  }
+  throw Error(fmt::format("{}: HDF5: {} ({}, in {})", file, cause.description, cause.function, call));
 }
 
 Handle create_file(const std::string& path, std::int64_t front_bytes) {

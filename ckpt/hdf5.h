@@ -29,7 +29,8 @@ class Hdf5Lock {
   std::unique_lock<std::recursive_mutex> lock_;
 };
 
-/// Throws Error with the innermost message of HDF5's error stack, and what to set where that was about locks.
+/// Throws Error with what HDF5's error stack says: why the system refused (a full disk), else its innermost
+/// message, and what to set where that was about locks.
 [[noreturn]] void throw_hdf5_error(const std::string& file, const char* call);
 
 /// Passes a result on; throws when it is negative, which is how every call of the C API reports errors.

@@ -9,6 +9,8 @@
 #include "ckpt/config_rules.h"
 #include "ckpt/state_rules.h"
 #include "core/base/error.h"
+#include "core/base/text.h"
+#include "core/base/units.h"
 
 namespace zero1::ckpt {
 namespace {
@@ -83,7 +85,7 @@ void compare_multipliers(Comparison& comparison, OptimizerConfig& optimizer,
       continue;
     comparison.add(fmt::format(
         "--param-group of {}: lr_mult={},wd_mult={} here, lr_mult={},wd_mult={} in the checkpoint",
-        specs[p].name, of_run[p].lr_mult, of_run[p].weight_decay_mult, other.lr_mult,
+        printable(specs[p].name), of_run[p].lr_mult, of_run[p].weight_decay_mult, other.lr_mult,
         other.weight_decay_mult));
     taken.push_back({literal_pattern(specs[p].name), other.lr_mult, other.weight_decay_mult});
   }

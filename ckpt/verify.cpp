@@ -99,8 +99,8 @@ class Verifier {
     report_.bytes += file.size_bytes();
     const RankFileRecord& record = contents_.files[static_cast<std::size_t>(rank)];
     if (file.size_bytes() != record.bytes) {
-      add(fmt::format("{}: {}, {} were recorded", file.path(), counted(file.size_bytes(), "byte"),
-                      format_count(record.bytes)));
+      add(fmt::format("{}: {}, where {} were recorded: it was cut or added to", file.path(),
+                      counted(file.size_bytes(), "byte"), format_count(record.bytes)));
     } else if (all_consistent(rows)) {
       const auto begin = contents_.slices.begin();
       const std::uint64_t found = frame_digest(
@@ -111,10 +111,16 @@ class Verifier {
       }
     }
     for (std::size_t row = rows.first; row < rows.last && row < salvaged_.slice_is_consistent.size(); ++row) {
+      const SliceRecord& slice = contents_.slices[row];
       if (!salvaged_.slice_is_consistent[row]) continue;
+      if (slice.offset_bytes + slice.elems * static_cast<std::int64_t>(sizeof(float)) > file.size_bytes()) {
+        add(fmt::format("{}: {}: lies beyond the end of the file, at least in part", file.path(),
+                        slice_path(slice)));
+        continue;
+      }
       try {
         const bool has_first_moments = row > 0 && salvaged_.slice_is_consistent[row - 1];
-        check_slice(file, contents_.slices[row], has_first_moments ? &contents_.slices[row - 1] : nullptr);
+        check_slice(file, slice, has_first_moments ? &contents_.slices[row - 1] : nullptr);
       } catch (const Error& error) {
         add(error.what());
       }
@@ -181,7 +187,8 @@ class Verifier {
     const std::string path = fmt::format("{}/{}: /state", folder_.path(), checkpoint_file_name);
     if (steps == 0 && any_moment_)
       add(path + ": AdamW has made no step, but there are moments that are not 0");
-    if (steps > 0 && has_second_moments_ && !any_second_moment_) {
+    const bool seen_all = report_.slices == static_cast<std::int64_t>(contents_.slices.size());
+    if (steps > 0 && seen_all && has_second_moments_ && !any_second_moment_) {
       add(fmt::format("{}: AdamW has made {}, but every second moment is 0", path, counted(steps, "step")));
     }
   }

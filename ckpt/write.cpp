@@ -32,7 +32,8 @@ class Writing {
     constexpr std::int64_t smallest = 64 << 10;
     constexpr std::int64_t largest = 1 << 20;  // stays in the cache from filling it to writing it
     chunk_elems_ =
-        std::clamp(options.mem_limit_bytes / (2 * options.workers), smallest, largest) / elem_bytes;
+        std::clamp(options.mem_limit_bytes / (std::int64_t{2} * options.workers), smallest, largest) /
+        elem_bytes;
   }
 
   void run() {

@@ -1,7 +1,7 @@
 # The compile rules of every target, and one-line helpers that make targets by them.
 
 add_library(zero1_options INTERFACE)
-target_include_directories(zero1_options INTERFACE ${CMAKE_SOURCE_DIR})
+target_include_directories(zero1_options INTERFACE ${PROJECT_SOURCE_DIR})
 # The C++ compiler's flags. What nvcc compiles gets its own, in core/device/CMakeLists.txt.
 set(flags
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wimplicit-fallthrough -Werror
@@ -17,10 +17,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_G
   list(APPEND flags -Wno-dangling-reference -Wno-error=array-bounds -Wno-error=free-nonheap-object
     -Wno-error=maybe-uninitialized -Wno-error=nonnull -Wno-error=stringop-overflow -Wno-error=stringop-overread)
 endif()
-if(ZERO1_NATIVE)
-  # The property ZERO1_PROCESSOR of a target names another one.
-  list(APPEND flags -march=$<IF:$<BOOL:$<TARGET_PROPERTY:ZERO1_PROCESSOR>>,$<TARGET_PROPERTY:ZERO1_PROCESSOR>,native>)
-endif()
+# A target may name another processor than the build's.
+define_property(TARGET PROPERTY ZERO1_PROCESSOR INITIALIZE_FROM_VARIABLE ZERO1_PROCESSOR)
+set(processor $<TARGET_PROPERTY:ZERO1_PROCESSOR>)
+list(APPEND flags $<$<BOOL:${processor}>:-march=${processor}>)
 if(ZERO1_SANITIZE)
   list(APPEND flags -fsanitize=${ZERO1_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(zero1_options INTERFACE -fsanitize=${ZERO1_SANITIZE})
@@ -46,11 +46,14 @@ function(zero1_precompile target)
 endfunction()
 
 # zero1_library(NAME [APART] SOURCES … PRECOMPILE … LINK …): a static library of the core. APART: its files are not
-# made to be compiled together, for example since every command has its `Flags`.
+# made to be compiled together, for example since every command has its `Flags`. The build's own rules stay in
+# it: who uses it installed gets its headers, its dependencies and C++20.
 function(zero1_library name)
   cmake_parse_arguments(ARG "APART" "" "SOURCES;PRECOMPILE;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  target_link_libraries(${name} PUBLIC zero1_options ${ARG_LINK})
+  target_link_libraries(${name} PUBLIC $<BUILD_INTERFACE:zero1_options> ${ARG_LINK})
+  target_include_directories(${name} PUBLIC $<INSTALL_INTERFACE:${ZERO1_INSTALL_INCLUDEDIR}>)
+  target_compile_features(${name} PUBLIC cxx_std_20)
   if(ZERO1_UNITY AND NOT ARG_APART)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 10)
   endif()

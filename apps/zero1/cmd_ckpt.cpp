@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@
 #include "ckpt/pieces.h"
 #include "ckpt/verify.h"
 #include "core/base/error.h"
+#include "core/base/terminal.h"
 #include "core/base/units.h"
 
 namespace zero1::app {
@@ -67,22 +69,20 @@ void inspect_param(const ckpt::Checkpoint& checkpoint, const Flags& flags) {
                       {"local", {piece.local.start, piece.local.end}},
                       {"param", {piece.param_range.start, piece.param_range.end}}});
     }
-    fmt::print("{}\n",
-               nlohmann::ordered_json{{"name", spec.name}, {"shape", spec.shape}, {"pieces", rows}}.dump(1));
+    print_json(nlohmann::ordered_json{{"name", spec.name}, {"shape", spec.shape}, {"pieces", rows}});
     return;
   }
-  fmt::print("{} [{}], {} in {}\n\n", spec.name, fmt::join(spec.shape, ", "),
-             counted(spec.numel(), "element"), counted(pieces.size(), "piece"));
-  fmt::print("{:<16}{:<30}{:>26}{:>26}\n", "file", "dataset", "elements of the parameter", "in the slice");
+  say("{} [{}], {} in {}\n\n", spec.name, fmt::join(spec.shape, ", "), counted(spec.numel(), "element"),
+      counted(pieces.size(), "piece"));
+  say("{:<16}{:<30}{:>26}{:>26}\n", "file", "dataset", "elements of the parameter", "in the slice");
   for (std::size_t i = 0; i < pieces.size() && (flags.all || i < shown_rows); ++i) {
     const ckpt::Piece& p = pieces[i];
-    fmt::print("{:<16}{:<30}{:>26}{:>26}\n", ckpt::rank_file_name(p.rank),
-               fmt::format("/buffers/{}/buckets/{}/…", p.buffer, p.bucket),
-               fmt::format("[{}, {})", p.param_range.start, p.param_range.end),
-               fmt::format("[{}, {})", p.local.start, p.local.end));
+    say("{:<16}{:<30}{:>26}{:>26}\n", ckpt::rank_file_name(p.rank),
+        fmt::format("/buffers/{}/buckets/{}/…", p.buffer, p.bucket),
+        fmt::format("[{}, {})", p.param_range.start, p.param_range.end),
+        fmt::format("[{}, {})", p.local.start, p.local.end));
   }
-  if (!flags.all && pieces.size() > shown_rows)
-    fmt::print("… and {} more: --all\n", pieces.size() - shown_rows);
+  if (!flags.all && pieces.size() > shown_rows) say("… and {} more: --all\n", pieces.size() - shown_rows);
 }
 
 std::int64_t total_bytes(const ckpt::Checkpoint& checkpoint) {
@@ -111,46 +111,45 @@ void inspect_json(const ckpt::Checkpoint& checkpoint, const std::vector<ckpt::Le
     if (each.use != ckpt::FolderUse::unknown) in_use = each.use == ckpt::FolderUse::writing;
     json["leftovers"].push_back({{"path", each.path}, {"bytes", each.bytes}, {"in_use", in_use}});
   }
-  fmt::print("{}\n", json.dump(1));
+  print_json(json);
 }
 
 void inspect_table(const ckpt::Checkpoint& checkpoint, bool all) {
   const ckpt::RunState& state = checkpoint.state();
   const Layout& layout = checkpoint.layout();
   const LayoutOptions& options = layout.options;
-  fmt::print("{}\n", checkpoint.folder());
-  fmt::print("  step          {} ({} of AdamW), {} consumed, seed {}\n", state.step, state.optimizer_steps,
-             counted(state.consumed_sequences, "sequence"), state.seed);
-  fmt::print("  ranks         {}, {} in slices and HDF5's own bytes\n",
-             counted(checkpoint.files().size(), "file"), format_bytes(total_bytes(checkpoint)));
-  fmt::print("  layout        dp {}, {}, {} in {}\n", options.dp_size,
-             options.bucket_size_elems ? "bucket size " + format_count(*options.bucket_size_elems)
-                                       : std::string("one bucket per buffer"),
-             counted(layout.bucket_count(), "bucket"), counted(layout.buffers.size(), "buffer"));
+  say("{}\n", checkpoint.folder());
+  say("  step          {} ({} of AdamW), {} consumed, seed {}\n", state.step, state.optimizer_steps,
+      counted(state.consumed_sequences, "sequence"), state.seed);
+  say("  ranks         {}, {} in slices and HDF5's own bytes\n", counted(checkpoint.files().size(), "file"),
+      format_bytes(total_bytes(checkpoint)));
+  say("  layout        dp {}, {}, {} in {}\n", options.dp_size,
+      options.bucket_size_elems ? "bucket size " + format_count(*options.bucket_size_elems)
+                                : std::string("one bucket per buffer"),
+      counted(layout.bucket_count(), "bucket"), counted(layout.buffers.size(), "buffer"));
   if (state.lr_decay_style == "constant") {
-    fmt::print("  schedule      constant at {:g}, {} of warm-up\n", state.lr,
-               counted(state.warmup_iters, "iteration"));
+    say("  schedule      constant at {:g}, {} of warm-up\n", state.lr,
+        counted(state.warmup_iters, "iteration"));
   } else {
-    fmt::print("  schedule      {} from {:g} to {:g}, {} of warm-up, {} of decay\n", state.lr_decay_style,
-               state.lr, state.min_lr, counted(state.warmup_iters, "iteration"),
-               counted(state.decay_iters, "iteration"));
+    say("  schedule      {} from {:g} to {:g}, {} of warm-up, {} of decay\n", state.lr_decay_style, state.lr,
+        state.min_lr, counted(state.warmup_iters, "iteration"), counted(state.decay_iters, "iteration"));
   }
   const auto is_fp16 = [](const ParamSpec& spec) { return spec.dtype == DType::fp16; };
   if (std::any_of(layout.specs.begin(), layout.specs.end(), is_fp16))
-    fmt::print("  loss scale    {:g}\n", state.loss_scale);
-  fmt::print("  parameters    {}, {}; main parameters and both moments in float32\n\n",
-             counted(layout.specs.size(), "tensor"), counted(parameter_count(checkpoint), "element"));
-  fmt::print("  {:<40}{:<10}{:>20}{:>14}  {}\n", "parameter", "dtype", "shape", "elements", "ranks");
+    say("  loss scale    {:g}\n", state.loss_scale);
+  say("  parameters    {}, {}; main parameters and both moments in float32\n\n",
+      counted(layout.specs.size(), "tensor"), counted(parameter_count(checkpoint), "element"));
+  say("  {:<40}{:<10}{:>20}{:>14}  {}\n", "parameter", "dtype", "shape", "elements", "ranks");
   for (std::size_t p = 0; p < layout.specs.size() && (all || p < shown_rows); ++p) {
     const ParamSpec& spec = layout.specs[p];
     const std::vector<ckpt::Piece> pieces = pieces_of(checkpoint, static_cast<int>(p));
     std::string ranks = pieces.empty() ? "none" : std::to_string(pieces.front().rank);
     if (pieces.size() > 1) ranks += fmt::format("-{}", pieces.back().rank);
-    fmt::print("  {:<40}{:<10}{:>20}{:>14}  {}\n", spec.name, name(spec.dtype),
-               fmt::format("[{}]", fmt::join(spec.shape, ", ")), format_count(spec.numel()), ranks);
+    say("  {:<40}{:<10}{:>20}{:>14}  {}\n", spec.name, name(spec.dtype),
+        fmt::format("[{}]", fmt::join(spec.shape, ", ")), format_count(spec.numel()), ranks);
   }
   if (!all && layout.specs.size() > shown_rows) {
-    fmt::print("  … and {} more: --all\n", layout.specs.size() - shown_rows);
+    say("  … and {} more: --all\n", layout.specs.size() - shown_rows);
   }
 }
 
@@ -170,7 +169,7 @@ std::string advice(const ckpt::Leftover& leftover, const std::string& root) {
 
 void print_leftovers(const std::vector<ckpt::Leftover>& leftovers, const std::string& root) {
   for (const ckpt::Leftover& each : leftovers) {
-    fmt::print("\n{}: {}, {}\n", each.path, format_bytes(each.bytes), advice(each, root));
+    say("\n{}: {}, {}\n", each.path, format_bytes(each.bytes), advice(each, root));
   }
 }
 
@@ -199,16 +198,13 @@ int run_verify(const Flags& flags) {
   const ckpt::VerifyReport report = ckpt::verify(flags.source, flags.step);
   const std::string& folder = report.folder;
   if (flags.json) {
-    fmt::print(
-        "{}\n",
-        nlohmann::ordered_json{
-            {"folder", folder}, {"slices", report.slices}, {"bytes", report.bytes}, {"faults", report.faults}}
-            .dump(1));
+    print_json(nlohmann::ordered_json{
+        {"folder", folder}, {"slices", report.slices}, {"bytes", report.bytes}, {"faults", report.faults}});
   } else if (report.faults.empty()) {
-    fmt::print("{}: whole: {}, {}\n", folder, counted(report.slices, "slice"), format_bytes(report.bytes));
+    say("{}: whole: {}, {}\n", folder, counted(report.slices, "slice"), format_bytes(report.bytes));
   } else {
-    for (const std::string& fault : report.faults) fmt::print("{}\n", fault);
-    fmt::print("{}: {}\n", folder, counted(report.faults.size(), "fault"));
+    for (const std::string& fault : report.faults) say("{}\n", Message{fault});
+    say("{}: {}\n", folder, counted(report.faults.size(), "fault"));
   }
   return report.faults.empty() ? 0 : 1;
 }
@@ -224,7 +220,7 @@ void print_diff_json(const ckpt::DiffReport& report) {
                     {"max_rel", row.max_rel},
                     {"at", row.at}});
   }
-  fmt::print("{}\n", nlohmann::ordered_json{{"structure", report.structure}, {"rows", rows}}.dump(1));
+  print_json(nlohmann::ordered_json{{"structure", report.structure}, {"rows", rows}});
 }
 
 int run_diff(const Flags& flags) {
@@ -234,34 +230,36 @@ int run_diff(const Flags& flags) {
   if (flags.json) print_diff_json(report);
   if (report.equal()) return 0;
   if (flags.json) return 1;
-  if (!report.structure.empty()) fmt::print("{} against {}:{}\n", b.folder(), a.folder(), report.structure);
+  if (!report.structure.empty()) say("{} against {}:{}\n", b.folder(), a.folder(), Message{report.structure});
   if (!report.rows.empty()) {
-    fmt::print("{:<44}{:<11}{:>14}{:>14}{:>12}{:>12}  {}\n", "parameter", "state", "different", "of",
-               "max abs", "max rel", "largest at, A, B");
+    say("{:<44}{:<11}{:>14}{:>14}{:>12}{:>12}  {}\n", "parameter", "state", "different", "of", "max abs",
+        "max rel", "largest at, A, B");
   }
   for (std::size_t i = 0; i < report.rows.size() && (flags.all || i < shown_rows); ++i) {
     const ckpt::DiffRow& row = report.rows[i];
-    fmt::print("{:<44}{:<11}{:>14}{:>14}{:>12.3e}{:>12.3e}  [{}] {:g} {:g}\n", row.param,
-               ckpt::name(row.state), format_count(row.different), format_count(row.elems), row.max_abs,
-               row.max_rel, row.at, row.a, row.b);
+    say("{:<44}{:<11}{:>14}{:>14}{:>12.3e}{:>12.3e}  [{}] {:g} {:g}\n", row.param, ckpt::name(row.state),
+        format_count(row.different), format_count(row.elems), row.max_abs, row.max_rel, row.at, row.a, row.b);
   }
   if (!flags.all && report.rows.size() > shown_rows) {
-    fmt::print("… and {} more: --all\n", report.rows.size() - shown_rows);
+    say("… and {} more: --all\n", report.rows.size() - shown_rows);
   }
   return 1;
 }
 
 int run_clean(const Flags& flags) {
+  std::error_code error;
+  const std::filesystem::directory_iterator readable(flags.source, error);
+  if (error) throw InputError(fmt::format("{}: cannot be read: {}", flags.source, error.message()));
   const std::vector<ckpt::Leftover> leftovers = ckpt::find_leftovers(flags.source);
   ckpt::remove_leftovers(leftovers, flags.force);
   for (const ckpt::Leftover& each : leftovers) {
     const bool removed =
         each.use == ckpt::FolderUse::none || (each.use == ckpt::FolderUse::unknown && flags.force);
-    fmt::print("{}: {}\n", each.path,
-               removed ? fmt::format("removed, {}", format_bytes(each.bytes))
-                       : fmt::format("left alone: {}", advice(each, flags.source)));
+    say("{}: {}\n", each.path,
+        removed ? fmt::format("removed, {}", format_bytes(each.bytes))
+                : fmt::format("left alone: {}", advice(each, flags.source)));
   }
-  if (leftovers.empty()) fmt::print("{}: nothing to remove\n", flags.source);
+  if (leftovers.empty()) say("{}: nothing to remove\n", flags.source);
   return 0;
 }
 
@@ -359,7 +357,7 @@ void add_ckpt_command(CLI::App& app, int& status) {
   CLI::App* clean =
       add_reader(*ckpt, "clean", "Remove what killed runs left behind in a folder of checkpoints", flags,
                  status, run_clean);
-  clean->add_option("DIR", flags->source, "The folder")->required()->check(CLI::ExistingDirectory);
+  clean->add_option("DIR", flags->source, "The folder")->required();
   clean->add_flag("--force", flags->force,
                   "Also where locks do not tell whether a run is writing: you know that none is");
 

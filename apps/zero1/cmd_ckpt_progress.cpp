@@ -8,6 +8,7 @@
 #include "apps/zero1/noted_signals.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/base/terminal.h"
 #include "core/base/units.h"
 
 namespace zero1::app {
@@ -25,7 +26,7 @@ class Line {
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
   ~Line() {
-    if (open_) fmt::print(stderr, "\n");  // an error follows
+    if (open_) say(stderr, "\n");  // an error follows
   }
 
   void show(std::int64_t done, std::int64_t total) {
@@ -35,10 +36,10 @@ class Line {
     const double seconds = static_cast<double>(now - begin_ns_) * 1e-9;
     const double rate = seconds > 0 ? static_cast<double>(done) / seconds : 0;
     const double left_s = rate > 0 ? static_cast<double>(total - done) / rate : 0;
-    fmt::print(stderr, "\r{:>4.0f}%  {} of {}  {}/s  {:.0f} s left   {}",
-               total > 0 ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100.0,
-               format_bytes(done), format_bytes(total), format_bytes(static_cast<std::int64_t>(rate)), left_s,
-               done == total ? "\n" : "");
+    say(stderr, "\r{:>4.0f}%  {} of {}  {}/s  {:.0f} s left   ",
+        total > 0 ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100.0,
+        format_bytes(done), format_bytes(total), format_bytes(static_cast<std::int64_t>(rate)), left_s);
+    if (done == total) say(stderr, "\n");
     open_ = done < total;
   }
 

@@ -15,6 +15,7 @@
 #include "ckpt/import.h"
 #include "ckpt/pieces.h"
 #include "core/base/error.h"
+#include "core/base/terminal.h"
 #include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/layout/range_map.h"
@@ -68,8 +69,8 @@ ckpt::WriteOptions write_options(const Flags& flags) {
 
 /// Who reads what from where: for every rank to be written, the bytes out of every rank's file.
 void print_plan(const ckpt::Checkpoint& source, const Layout& target) {
-  fmt::print("{} -> {}, {} to be written\n", source.files().size(), counted(ckpt::rank_count(target), "rank"),
-             format_bytes(ckpt::slice_bytes(target)));
+  say("{} -> {}, {} to be written\n", source.files().size(), counted(ckpt::rank_count(target), "rank"),
+      format_bytes(ckpt::slice_bytes(target)));
   for (int rank = 0; rank < ckpt::rank_count(target); ++rank) {
     std::map<int, std::int64_t> elems_from;
     for (std::size_t b = 0; b < target.buffers.size(); ++b) {
@@ -86,7 +87,7 @@ void print_plan(const ckpt::Checkpoint& source, const Layout& target) {
           fmt::format("  {} {}", ckpt::rank_file_name(from),
                       format_bytes(elems * ckpt::state_count * static_cast<std::int64_t>(sizeof(float))));
     }
-    fmt::print("{} <-{}\n", ckpt::rank_file_name(rank), sources.empty() ? "  padding only" : sources);
+    say("{} <-{}\n", ckpt::rank_file_name(rank), sources.empty() ? "  padding only" : sources);
   }
 }
 
@@ -95,14 +96,18 @@ void run_reshard(const Flags& flags) {
   LayoutCase target = source.layout_case();
   apply_layout_flags(flags, target.options);
   const Layout layout = compute_layout(target.params, target.options);
+  if (flags.expert_dp && !has_expert_params(layout.specs)) {
+    throw InputError(fmt::format("--expert-dp {}: {} has no expert-parallel parameters", *flags.expert_dp,
+                                 source.folder()));
+  }
   if (flags.dry_run) {
     ckpt::refuse_existing(flags.target, "folder");
     print_plan(source, layout);
     return;
   }
   ckpt::write_checkpoint(flags.target, source.state(), target, source, write_options(flags));
-  fmt::print("{}: step {}, dp {} -> {}\n", flags.target, source.state().step, source.layout().options.dp_size,
-             target.options.dp_size);
+  say("{}: step {}, dp {} -> {}\n", flags.target, source.state().step, source.layout().options.dp_size,
+      target.options.dp_size);
 }
 
 void run_gather(const Flags& flags) {
@@ -130,6 +135,12 @@ void run_gather(const Flags& flags) {
       throw InputError(
           fmt::format("--max-shard-size {}: at least 1 byte, for a .safetensors file", flags.max_shard_size));
     }
+    if (!is_utf8(flags.target)) {
+      throw InputError(
+          fmt::format("{}: its name is not UTF-8, and the index of --max-shard-size is JSON, which is; name "
+                      "another file",
+                      flags.target));
+    }
   }
   options.names = flags.names;
   ckpt::GatheredFiles written;
@@ -138,9 +149,9 @@ void run_gather(const Flags& flags) {
   } else {
     written = {{flags.target}, ckpt::gather_hdf5(source, flags.target, options)};
   }
-  for (const std::string& note : written.notes) fmt::print("{}\n", note);
+  for (const std::string& note : written.notes) say("{}\n", note);
   for (const std::string& path : written.paths) {
-    fmt::print("{}: {}\n", path, format_bytes(static_cast<std::int64_t>(std::filesystem::file_size(path))));
+    say("{}: {}\n", path, format_bytes(static_cast<std::int64_t>(std::filesystem::file_size(path))));
   }
 }
 
@@ -189,12 +200,12 @@ void print_import_plan(const ckpt::ImportPlan& plan) {
   const auto shape_of = [](const std::vector<std::int64_t>& shape) {
     return fmt::format("[{}]", fmt::join(shape, ", "));
   };
-  fmt::print("{:<52}{:>20}  {}\n", "tensor", "shape", "becomes");
+  say("{:<52}{:>20}  {}\n", "tensor", "shape", "becomes");
   for (const MappedTensor& tensor : plan.tensors()) {
     std::string becomes = "left out";
     if (!tensor.excluded) becomes = printable(tensor.name);
     if (tensor.transposed && !tensor.excluded) becomes += " " + shape_of(tensor.shape) + ", transposed";
-    fmt::print("{:<52}{:>20}  {}\n", printable(tensor.stored), shape_of(tensor.stored_shape()), becomes);
+    say("{:<52}{:>20}  {}\n", printable(tensor.stored), shape_of(tensor.stored_shape()), becomes);
   }
 }
 
@@ -205,12 +216,12 @@ void run_import(const Flags& flags) {
     ckpt::refuse_existing(flags.target, "folder");
     print_import_plan(plan);
   }
-  for (const std::string& tensor : plan.skipped()) fmt::print("left out: {}\n", tensor);
-  for (const std::string& note : describe(plan.tensors())) fmt::print("{}\n", note);
-  for (const std::string& note : plan.notes()) fmt::print("{}\n", note);
+  for (const std::string& tensor : plan.skipped()) say("left out: {}\n", tensor);
+  for (const std::string& note : describe(plan.tensors())) say("{}\n", note);
+  for (const std::string& note : plan.notes()) say("{}\n", note);
   if (!flags.dry_run) plan.write(flags.target, write_options(flags));
-  fmt::print("{}: {}{}, dp {}\n", flags.target, flags.dry_run ? "would have " : "",
-             counted(layout.specs.size(), "parameter"), layout.options.dp_size);
+  say("{}: {}{}, dp {}\n", flags.target, flags.dry_run ? "would have " : "",
+      counted(layout.specs.size(), "parameter"), layout.options.dp_size);
 }
 
 void add_layout_flags(CLI::App& command, const std::shared_ptr<Flags>& flags) {

@@ -17,6 +17,7 @@
 #include "apps/zero1/token_output.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/base/terminal.h"
 #include "core/base/units.h"
 #include "core/train/generator.h"
 #include "core/train/sampler.h"
@@ -118,7 +119,7 @@ void print_json(const GenerateFlags& flags, const Prompt& prompt, std::span<cons
   json["top_k"] = flags.sampling.top_k;
   json["seed"] = flags.sampling.seed;
   // Bytes that are not UTF-8 become U+FFFD in the texts; the tokens are exact.
-  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  print_json_text(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 void run_generate(GenerateFlags flags) {
@@ -128,8 +129,8 @@ void run_generate(GenerateFlags flags) {
   const Prompt prompt = read_prompt(flags, source.vocab_size);
   std::vector<std::int32_t> tokens = prompt.tokens;
   if (static_cast<std::int64_t>(tokens.size()) > source.context_tokens && source.config.model == "gpt") {
-    fmt::print(stderr, "zero1: note: the prompt has {}; the model sees the last {}\n",
-               counted(tokens.size(), "token"), format_count(source.context_tokens));
+    say(stderr, "zero1: note: the prompt has {}; the model sees the last {}\n",
+        counted(tokens.size(), "token"), format_count(source.context_tokens));
   }
   Generator generator(make_model(source.config), source.context_tokens, source.config.vocab_size,
                       flags.threads, source.read);
@@ -148,7 +149,6 @@ void run_generate(GenerateFlags flags) {
     print_json(flags, prompt, std::span(tokens).subspan(prompt.tokens.size()));
   else
     output.finish();
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw Error("standard output: cannot write");
 }
 
 }  // namespace

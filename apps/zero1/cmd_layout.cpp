@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "apps/zero1/layout_spec.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/base/terminal.h"
 #include "core/base/units.h"
 #include "core/layout/digest.h"
 #include "core/layout/json.h"
@@ -120,7 +122,8 @@ void print_json(const std::vector<ComputedCase>& cases, bool is_list, RangeDetai
   std::cout << "[";
   for (std::size_t i = 0; i < cases.size(); ++i) {
     std::cout << (i == 0 ? "\n" : ",\n")
-              << "{\"case\": " << layout_case_json(cases[i].entry.layout_case).dump() << ",\n\"expect\": ";
+              << "{\"case\": " << printable_json(layout_case_json(cases[i].entry.layout_case).dump())
+              << ",\n\"expect\": ";
     write_expect_json(std::cout, cases[i].layout, detail);
     std::cout << "}";
   }
@@ -131,9 +134,8 @@ void print_digests(const std::vector<ComputedCase>& cases) {
   for (const ComputedCase& each : cases) {
     for (std::size_t b = 0; b < each.layout.buffers.size(); ++b) {
       const RangeDigest digest = range_digest(each.layout, static_cast<int>(b));
-      std::cout << fmt::format("{}  {} buffer {} ({}, {})\n", digest.sha256, each.title, b,
-                               counted(digest.rows, "row"),
-                               counted(each.layout.buffers[b].buckets.size(), "bucket"));
+      say("{}  {} buffer {} ({}, {})\n", digest.sha256, each.title, b, counted(digest.rows, "row"),
+          counted(each.layout.buffers[b].buckets.size(), "bucket"));
     }
   }
 }
@@ -153,13 +155,13 @@ int print_check(const std::vector<ComputedCase>& cases, const std::string& sourc
     if (found == expected) continue;
     ++different;
     const auto patch = nlohmann::json::diff(expected, found);
-    std::cout << fmt::format("{}: differs in {}, first at {}\n", each.title, counted(patch.size(), "place"),
-                             patch[0].at("path").get<std::string>());
+    say("{}: differs in {}, first at {}\n", each.title, counted(patch.size(), "place"),
+        patch[0].at("path").get<std::string>());
   }
   if (compared == 0)
     throw InputError(fmt::format("{}: --check needs a recorded \"expect\", the file has none", source));
-  std::cout << fmt::format("{} of {} {} as recorded\n", compared - different, counted(compared, "layout"),
-                           compared == 1 ? "is" : "are");
+  say("{} of {} {} as recorded\n", compared - different, counted(compared, "layout"),
+      compared == 1 ? "is" : "are");
   return different == 0 ? 0 : 1;
 }
 
@@ -167,12 +169,12 @@ void print_tables(const std::vector<ComputedCase>& cases, const Flags& flags) {
   const std::size_t rows = flags.all ? std::numeric_limits<std::size_t>::max() : default_table_rows;
   if (flags.rank || !flags.param.empty()) {
     const Layout& layout = only_case(cases, flags, flags.rank ? "--rank" : "--param").layout;
-    std::cout << (flags.rank ? rank_table(layout, *flags.rank, rows)
-                             : param_table(layout, find_param(layout, flags.param), rows));
+    print_lines(flags.rank ? rank_table(layout, *flags.rank, rows)
+                           : param_table(layout, find_param(layout, flags.param), rows));
     return;
   }
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    std::cout << (i == 0 ? "" : "\n\n") << layout_table(cases[i].layout, cases[i].title, rows);
+    print_lines((i == 0 ? "" : "\n\n") + layout_table(cases[i].layout, cases[i].title, rows));
   }
 }
 
@@ -184,6 +186,11 @@ int run(const Flags& flags) {
   LayoutFile file = parse_layout_file(layout_spec_text(flags.spec), source_of(flags));
   if (!flags.case_name.empty()) choose_case(file, flags.case_name, source_of(flags));
   const std::vector<ComputedCase> cases = compute_all(flags, file);
+  const auto has_experts = [](const ComputedCase& each) { return has_expert_params(each.layout.specs); };
+  if (flags.expert_dp_size && std::none_of(cases.begin(), cases.end(), has_experts)) {
+    throw InputError(fmt::format("--expert-dp {}: {} has no expert-parallel parameters",
+                                 *flags.expert_dp_size, source_of(flags)));
+  }
   int status = 0;
   if (!flags.svg.empty()) {
     const ComputedCase& drawn = only_case(cases, flags, "--svg");
@@ -199,7 +206,6 @@ int run(const Flags& flags) {
   } else {
     print_tables(cases, flags);
   }
-  if (!std::cout.flush()) throw Error("standard output: cannot write");
   return status;
 }
 
@@ -234,16 +240,20 @@ Examples:
   CLI::Option* digest =
       command->add_flag("--digest", flags->digest,
                         "Print the SHA-256 of every rank's ranges, per buffer; with --json in their place");
-  command->add_flag("--check", flags->check, "Compare with the file's `expect`; exit status 1 if different")
-      ->excludes(json)
-      ->excludes(digest);
+  CLI::Option* check =
+      command
+          ->add_flag("--check", flags->check, "Compare with the file's `expect`; exit status 1 if different")
+          ->excludes(json)
+          ->excludes(digest);
   command->add_option("--case", flags->case_name, "Of a list, only the case of this name");
   CLI::Option* rank = command->add_option("--rank", flags->rank, "Show what one rank owns, all four ranges")
                           ->excludes(json)
-                          ->excludes(digest);
+                          ->excludes(digest)
+                          ->excludes(check);
   command->add_option("--param", flags->param, "Show which ranks hold which part of a parameter")
       ->excludes(json)
       ->excludes(digest)
+      ->excludes(check)
       ->excludes(rank);
   command->add_flag("--all", flags->all, "Cut no table short");
   command->add_option("--svg", flags->svg, "Draw the ownership map into this file")->check(not_an_svg);

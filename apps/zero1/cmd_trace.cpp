@@ -12,6 +12,7 @@
 #include "apps/zero1/commands.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/base/terminal.h"
 #include "core/base/units.h"
 #include "core/trace/chrome_export.h"
 #include "core/trace/reader.h"
@@ -30,8 +31,8 @@ std::function<void(double)> progress_bar(std::string_view what) {
     if (percent == last) return;
     last = percent;
     const std::string bar(static_cast<std::size_t>(share * width), '#');
-    fmt::print(stderr, "\r{} [{:<{}}] {:>3}%", what, bar, width, percent);
-    if (percent >= 100) fmt::print(stderr, "\r{:{}}\r", "", width + 20 + static_cast<int>(what.size()));
+    say(stderr, "\r{} [{:<{}}] {:>3}%", what, bar, width, percent);
+    if (percent >= 100) say(stderr, "\r{:{}}\r", "", width + 20 + static_cast<int>(what.size()));
     std::fflush(stderr);
   };
 }
@@ -55,11 +56,10 @@ struct SummaryFlags {
 void run_summary(const SummaryFlags& flags) {
   const trace::Reader reader(flags.file);
   const trace::Summary summary = trace::summarize(reader, progress_bar("reading"));
-  const std::string text = flags.json
-                               ? trace::summary_json(summary)
-                               : trace::summary_text(summary, {flags.all_steps, terminal_speaks_utf8()});
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw Error("trace summary: cannot write to standard output");
+  if (flags.json) {
+    print_json_text(trace::summary_json(summary));
+  } else {
+    print_lines(trace::summary_text(summary, {flags.all_steps, terminal_speaks_utf8()}));
   }
 }
 
@@ -90,8 +90,8 @@ trace::Selection selection_of(const ExportFlags& flags) {
 void print_plan(const ExportFlags& flags, const trace::Selection& selection,
                 const trace::ExportResult& plan) {
   const std::string what = trace::describe(selection);
-  fmt::print(stderr, "{}: about {}, {}{}{}\n", flags.out, format_bytes(plan.bytes),
-             counted(plan.events, "event"), what.empty() ? "" : " of ", what);
+  say(stderr, "{}: about {}, {}{}{}\n", flags.out, format_bytes(plan.bytes), counted(plan.events, "event"),
+      what.empty() ? "" : " of ", what);
 }
 
 void run_export(const ExportFlags& flags) {
@@ -106,15 +106,14 @@ void run_export(const ExportFlags& flags) {
   const trace::Reader reader(flags.file);
   const trace::ExportResult result = trace::export_chrome(reader, flags.out, options);
   if (reader.truncated()) {
-    fmt::print(stderr, "zero1: note: {} was not closed; exported up to its last flush\n", flags.file);
+    say(stderr, "zero1: note: {} was not closed; exported up to its last flush\n", flags.file);
   }
   if (reader.dropped() > 0) {
-    fmt::print(stderr, "zero1: note: {} dropped while recording\n", counted(reader.dropped(), "event"));
+    say(stderr, "zero1: note: {} dropped while recording\n", counted(reader.dropped(), "event"));
   }
   if (flags.dry_run) return;
-  fmt::print("{}: {}, {}, {}; open it in https://ui.perfetto.dev\n", flags.out,
-             counted(result.events, "event"), counted(result.flows, "arrow"), format_bytes(result.bytes));
-  if (std::fflush(stdout) != 0) throw Error("trace export: cannot write to standard output");
+  say("{}: {}, {}, {}; open it in https://ui.perfetto.dev\n", flags.out, counted(result.events, "event"),
+      counted(result.flows, "arrow"), format_bytes(result.bytes));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "apps/zero1/train_report.h"
 #include "ckpt/folder.h"
 #include "core/base/error.h"
+#include "core/base/terminal.h"
 
 namespace zero1::app {
 
@@ -23,13 +24,13 @@ namespace {
 void note_later_checkpoints(const std::string& folder, std::int64_t begin) {
   const std::vector<std::int64_t> steps = ckpt::published_steps(folder);
   if (steps.empty() || steps.back() <= begin) return;
-  fmt::print(
-      "note: --save {} has checkpoints up to step {} already: this run replaces those of its own steps, and "
+  say("note: --save {} has checkpoints up to step {} already: this run replaces those of its own steps, and "
       "`latest` follows this run. To keep runs apart, save into another folder\n",
       folder, steps.back());
 }
 
 int run_train(const TrainOptions& options) {
+  flush_each_line();  // whoever reads a log that goes into a file sees how far the run is
   TrainJob job(options);
   const TrainConfig& config = job.config();
   const MachineFactory make_machine = job.machine();
@@ -51,13 +52,11 @@ int run_train(const TrainOptions& options) {
   job.finish();
   print_summary(config, summary);
   if (job.saver()) {
-    fmt::print("Checkpoints: {} saved, the last is {}\n", job.saver()->published().size(),
-               job.saver()->published().back());
+    say("Checkpoints: {} saved, the last is {}\n", job.saver()->published().size(),
+        job.saver()->published().back());
   }
   job.draw(summary);
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    throw Error("standard output: cannot write");
-  }
+  finish_output();
   if (noted_signal() != 0) end_by_noted_signal();
   return 0;
 }
@@ -74,7 +73,10 @@ void add_train_command(CLI::App& app, int& status) {
       "  zero1 train --dp 4 --train-iters 50\n"
       "  zero1 train --dp 4 --data book.txt --bf16 --overlap-grad-reduce --overlap-param-gather \\\n"
       "              --ddp-num-buckets 8 --link-gbps 1 --trace run.trace --svg map.svg\n"
-      "Ctrl-C ends the run after the iteration it is in: it saves (--save), reports and writes its outputs.\n"
+      "Ctrl-C, SIGTERM and SIGHUP end the run after the iteration it is in: it saves (--save), reports and "
+      "writes\n"
+      "its outputs. Exit status 130, 143 and 129 then; 0 success, 1 failed, 2 bad usage or input.\n"
+      "Numbers may be written as 1000000, 1e6 or 2^20.\n"
       "The loss is the mean over the global batch; it does not depend on --dp beyond rounding.");
   cmd->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // as in Megatron
   add_train_flags(*cmd, *options);

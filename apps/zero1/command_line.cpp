@@ -4,21 +4,23 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
+#include <limits>
 #include <memory>
 #include <new>
+#include <optional>
+#include <sstream>
 #include <string>
-#include <system_error>
-#include <type_traits>
 #include <vector>
 
 #include "core/base/error.h"
-#include "core/base/text.h"
+#include "core/base/numbers.h"
+#include "core/base/terminal.h"
 
 namespace zero1::app {
 
@@ -105,8 +107,8 @@ std::string usage_fault(const CLI::App& command, const CLI::Error& error) {
 std::string failure_message(const CLI::App* app, const CLI::Error& error) {
   const CLI::App* chosen = app;
   while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().front();
-  return fmt::format("{}: {}\n`{} --help` tells more.\n", app->get_name(), usage_fault(*chosen, error),
-                     path_of(*chosen));
+  return fmt::format("{}: {}\n`{} --help` tells more.\n", app->get_name(),
+                     printable_message(usage_fault(*chosen, error)), path_of(*chosen));
 }
 
 void set_formatter(CLI::App& app, const std::shared_ptr<HelpFormatter>& formatter) {
@@ -116,71 +118,83 @@ void set_formatter(CLI::App& app, const std::shared_ptr<HelpFormatter>& formatte
   }
 }
 
-template <class Number>
-std::string number_fault(const std::string& value, const char* expected, const char* too_large) {
-  Number number{};
-  const char* const end = value.data() + value.size();
-  const auto [stop, error] = std::from_chars(value.data(), end, number);
-  const std::string found = ", found '" + value + "'";
-  if (error == std::errc::result_out_of_range) return too_large + found;
-  const std::size_t digits = value.starts_with('-') ? 1 : 0;
-  // What others read as octal is refused: 010 is 8 for one program and 10 for the next.
-  const bool octal = std::is_integral_v<Number> && value.size() > digits + 1 && value[digits] == '0';
-  if (error != std::errc() || stop != end || octal) return expected + found;
-  if constexpr (std::is_floating_point_v<Number>) {
-    if (!std::isfinite(number)) return expected + found;
-  }
+/// Rewrites a whole number as plain digits, which is what CLI11 reads. Returns what is wrong with it; empty:
+/// nothing.
+std::string read_whole(std::string& value, bool is_signed, std::uint64_t most, const char* limit) {
+  const std::string found = fmt::format(", found '{}'", value);
+  const std::optional<WholeNumber> number = parse_whole(value);
+  if (!number || (number->negative && !is_signed))
+    return fmt::format("expected a whole number{}{}", is_signed ? "" : " of 0 or more", found);
+  if (!number->digits || *number->digits > most)
+    return fmt::format("expected a number {} {}{}", number->negative ? "above -" : "below", limit, found);
+  value = fmt::format("{}{}", number->negative ? "-" : "", *number->digits);
   return "";
 }
 
-/// What is wrong with a value of an option whose type is called `type`; empty: nothing. CLI11 itself would
-/// say that it could not convert the value and not what was expected, and cut a seed to 64 bits.
-std::string value_fault(const std::string& type, const std::string& value) {
+std::string read_real(std::string& value) {
+  const std::string found = fmt::format(", found '{}'", value);
+  const std::optional<double> number = parse_real(value);
+  if (!number) return "expected a finite number" + found;
+  if (!std::isfinite(*number)) return "expected a number that fp64 can hold" + found;
+  value = fmt::format("{}", *number);  // the shortest text of these very bits
+  return "";
+}
+
+/// Reads a value of an option whose type is called `type` and rewrites numbers as CLI11 reads them. CLI11
+/// itself would say that it could not convert the value and not what was expected, and cut a seed to 64 bits.
+std::string read_value(const std::string& type, std::string& value) {
   // An empty value is a variable of a script that was not set, never what somebody wants.
   if (value.empty()) return "the value is empty";
-  if (type.starts_with("INT"))
-    return number_fault<std::int32_t>(value, "expected a whole number", "expected a number below 2^31");
+  constexpr std::uint64_t most_int = std::numeric_limits<std::int32_t>::max();
+  if (type.starts_with("INT")) return read_whole(value, true, most_int, "2^31");
   if (type.starts_with("UINT"))
-    return number_fault<std::uint64_t>(value, "expected a whole number of 0 or more",
-                                       "expected a number below 2^64");
-  if (type.starts_with("FLOAT"))
-    return number_fault<double>(value, "expected a finite number", "expected a number that fp64 can hold");
+    return read_whole(value, false, std::numeric_limits<std::uint64_t>::max(), "2^64");
+  if (type.starts_with("FLOAT")) return read_real(value);
   return "";
 }
 
-void check_values(CLI::App& app) {
+/// In front of each option's own checks, which then see numbers as they are.
+void read_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     if (option->get_items_expected_max() == 0) continue;
     const std::string type = option->get_type_name();
-    option->check([type](const std::string& value) { return value_fault(type, value); });
+    option->transform(
+        CLI::Validator([type](std::string& value) { return read_value(type, value); }, std::string()));
   }
-  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) check_values(*command);
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) read_values(*command);
 }
 
 }  // namespace
 
 int run_program(CLI::App& app, int argc, char** argv, int& status) {
+  claim_standard_files();
   let_waiting_threads_sleep(argv);
+  const auto fail = [&](int exit_status, const char* message) {
+    std::fflush(stdout);  // what comes before the failure is read before it
+    say(stderr, "{}: {}\n", app.get_name(), Message{message});
+    return exit_status;
+  };
   try {
-    app.require_subcommand(1);
-    app.set_version_flag("--version", ZERO1_VERSION);
-    app.failure_message(failure_message);
-    set_formatter(app, std::make_shared<HelpFormatter>());
-    check_values(app);
-    app.parse(argc, argv);
+    try {
+      app.require_subcommand(1);
+      app.set_version_flag("--version", ZERO1_VERSION);
+      app.failure_message(failure_message);
+      set_formatter(app, std::make_shared<HelpFormatter>());
+      read_values(app);
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      std::ostringstream help;
+      if (app.exit(error, help, std::cerr) != 0) return exit_bad_input;
+      print_lines(help.str());
+    }
+    finish_output();
     return status;
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : exit_bad_input;
   } catch (const InputError& error) {
-    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), error.what());
-    return exit_bad_input;
+    return fail(exit_bad_input, error.what());
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "%s: out of memory: the sizes asked for need more than this machine gives\n",
-                 app.get_name().c_str());
-    return exit_failed;
+    return fail(exit_failed, "out of memory: the sizes asked for need more than this machine gives");
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), error.what());
-    return exit_failed;
+    return fail(exit_failed, error.what());
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "core/base/error.h"
@@ -25,6 +26,10 @@ void apply_bucket_size(const std::string& text, std::optional<std::int64_t>& ele
   } else if (!text.empty()) {
     elems = parse_bucket_size("--bucket-size", text);
   }
+}
+
+bool has_expert_params(const std::vector<ParamSpec>& specs) {
+  return std::any_of(specs.begin(), specs.end(), [](const ParamSpec& spec) { return spec.expert_parallel; });
 }
 
 std::string not_an_svg(const std::string& path) {

@@ -13,7 +13,9 @@ int main(int argc, char** argv) {
       "  zero1 layout SPEC.json --svg map.svg                draw who owns what\n"
       "  zero1 ckpt inspect DIR                              look into a checkpoint\n\n"
       "`zero1_viz` shows a run in a window.\n"
-      "Exit status: 0 success, 1 failed or different, 2 bad usage or input.",
+      "Exit status: 0 success, 1 failed or different, 2 bad usage or input; 130 after Ctrl-C, 143 after "
+      "SIGTERM,\n"
+      "129 after SIGHUP.",
       "zero1"};
   int status = 0;
   zero1::app::add_train_command(app, status);

@@ -40,7 +40,7 @@ std::string TokenOutput::take_shown(std::string& bytes) {
     if (character == "\n" || character == "\t")
       shown += character;
     else
-      shown += broken ? "\uFFFD" : printable(character);
+      shown += broken || printable(character) != character ? "\uFFFD" : character;
     at += length;
   }
   bytes.erase(0, at);

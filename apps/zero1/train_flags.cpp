@@ -9,8 +9,10 @@
 #include "apps/zero1/config_file.h"
 #include "apps/zero1/flag_values.h"
 #include "apps/zero1/name_flags.h"
+#include "apps/zero1/train_flag_pairs.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
+#include "core/base/numbers.h"
 #include "core/base/text.h"
 
 namespace zero1::app {
@@ -134,8 +136,9 @@ void add_optimizer_flags(CLI::App& cmd, TrainOptions& o) {
       ->group(group)
       ->capture_default_str();
   cmd.add_option("--param-group", o.param_groups,
-                 "PATTERN:lr_mult=X,wd_mult=Y for the parameters whose names match, e.g. 'wpe.*:wd_mult=0'; "
-                 "may be repeated, the first match decides")
+                 "PATTERN:lr_mult=X,wd_mult=Y for the parameters whose whole names match, e.g. "
+                 "'wpe.*:wd_mult=0'; as in a shell, * is any text, ? one character, [abc] or [!abc] one of "
+                 "a set; may be repeated, the first match decides")
       ->group(group)
       ->type_name("RULE")
       ->expected(1)
@@ -192,8 +195,7 @@ void add_pipeline_flags(CLI::App& cmd, TrainOptions& o) {
       ->group(group);
   cmd.add_option("--check-for-large-grads", d.check_for_large_grads,
                  "A gradient element beyond this ends the run")
-      ->group(group)
-      ->type_name("LIMIT");
+      ->group(group);
   cmd.add_flag("--force-all-reduce", d.force_all_reduce,
                "All-reduce instead of reduce-scatter: whole gradients everywhere")
       ->group(group);
@@ -295,9 +297,8 @@ bool parse_multiplier(const std::string& item, ParamGroupRule& rule, std::set<st
   const std::size_t equals = item.find('=');
   if (equals == std::string::npos) return false;
   const std::string key = item.substr(0, equals);
-  double value = 0;
-  if (!CLI::detail::lexical_cast(item.substr(equals + 1), value) || !(value >= 0) || !std::isfinite(value))
-    return false;
+  const double value = parse_real(item.substr(equals + 1)).value_or(-1);
+  if (!(value >= 0) || !std::isfinite(value)) return false;
   if (key == "lr_mult")
     rule.lr_mult = value;
   else if (key == "wd_mult")
@@ -439,8 +440,9 @@ void add_train_flags(CLI::App& cmd, TrainOptions& options) {
   add_checkpoint_flags(cmd, options);
 }
 
-void complete_train_flags(CLI::App& cmd, const TrainOptions& options) {
+void complete_train_flags(CLI::App& cmd, TrainOptions& options) {
   if (!options.config_file.empty()) read_config_file(cmd, options.config_file);
+  check_flag_pairs(cmd, options);
 }
 
 }  // namespace zero1::app

@@ -33,13 +33,15 @@ struct TrainOptions {
   std::vector<std::string> allowed_changes;
   bool override_schedule = false;
   bool use_checkpoint_schedule = false;
+  std::vector<std::string> notes;  ///< on flags that change nothing in this run
 };
 
 /// Adds every flag; parsing fills `options`, which must outlive it.
 void add_train_flags(CLI::App& cmd, TrainOptions& options);
 
-/// After parsing: sets the flags that --config names and the command line does not. Throws InputError.
-void complete_train_flags(CLI::App& cmd, const TrainOptions& options);
+/// After parsing: sets the flags that --config names and the command line does not, and checks that each has
+/// an effect beside the others. Throws InputError.
+void complete_train_flags(CLI::App& cmd, TrainOptions& options);
 
 /// The run that the flags ask for, resolved and checked. Throws InputError naming the flag.
 TrainConfig train_config(const TrainOptions& options);

@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "core/base/output_file.h"
+#include "core/base/terminal.h"
 #include "core/train/weights.h"
 
 #ifdef ZERO1_WITH_CUDA
@@ -110,16 +111,6 @@ MachineFactory TrainJob::machine() const {
 
 void TrainJob::open_checkpoints() {
   const bool load = !options_.load.source.empty();
-  if (!load &&
-      (options_.load.step || options_.load.weights_only || !options_.load.strict ||
-       !options_.allowed_changes.empty() || options_.override_schedule || options_.use_checkpoint_schedule)) {
-    throw InputError(
-        "--ckpt-step, --no-strict, --load-weights-only, --allow-change, --override-opt_param-scheduler and "
-        "--use-checkpoint-opt_param-scheduler need --load DIR");
-  }
-  if (!load && config_.init.empty() && !options_.names.empty()) {
-    throw InputError("--rename, --exclude, --transpose and --no-transpose need --load DIR or --init FILE");
-  }
   if (load) {
     ckpt::LoadOptions load_options = options_.load;
     load_options.names = options_.names;
@@ -133,21 +124,20 @@ void TrainJob::open_checkpoints() {
   }
   if (!options_.save.folder.empty()) {
     saver_.emplace(options_.save, config_);
-  } else if (options_.save.interval > 0 || options_.save.keep_last > 0 || options_.save.async) {
-    throw InputError("--save-interval, --keep-last and --async-save need --save DIR");
   }
 }
 
 void TrainJob::print_origin() const {
+  for (const std::string& note : options_.notes) say("note: {}\n", note);
   if (loader_) {
-    fmt::print("{} {}: step {}, saved at dp {}\n",
-               options_.load.weights_only ? "A new run, with the parameters of" : "Going on from",
-               loader_->folder(), loader_->step(), loader_->dp_size());
-    for (const std::string& note : loader_->notes()) fmt::print("  {}\n", note);
+    say("{} {}: step {}, saved at dp {}\n",
+        options_.load.weights_only ? "A new run, with the parameters of" : "Going on from", loader_->folder(),
+        loader_->step(), loader_->dp_size());
+    for (const std::string& note : loader_->notes()) say("  {}\n", note);
   }
   if (config_.init.empty()) return;
   const auto tensors = check_weights(make_model(config_)->param_specs(), config_);
-  for (const std::string& note : describe(tensors)) fmt::print("--init {}: {}\n", config_.init, note);
+  for (const std::string& note : describe(tensors)) say("--init {}: {}\n", config_.init, note);
 }
 
 void TrainJob::observe(TrainObserver& observer) {

@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "core/base/file.h"
+#include "core/base/terminal.h"
 #include "core/base/units.h"
+#include "core/layout/owners.h"
 #include "core/layout/svg.h"
 
 namespace zero1::app {
@@ -25,12 +27,12 @@ std::string bar(double share, int width) {
 
 void print_memory(const TrainSummary& summary) {
   const auto row = [](const std::string& label, const MemoryReport& m) {
-    fmt::print("  {:<22}{:>13}{:>13}{:>13}{:>13}{:>13}\n", label, format_bytes(m.parameters),
-               format_bytes(m.gradients), format_bytes(m.optimizer), format_bytes(m.activations),
-               format_bytes(m.parameters + m.gradients + m.optimizer + m.activations));
+    say("  {:<22}{:>13}{:>13}{:>13}{:>13}{:>13}\n", label, format_bytes(m.parameters),
+        format_bytes(m.gradients), format_bytes(m.optimizer), format_bytes(m.activations),
+        format_bytes(m.parameters + m.gradients + m.optimizer + m.activations));
   };
-  fmt::print("\nMemory per rank (peak)  {:>12}{:>13}{:>13}{:>13}{:>13}\n", "parameters", "gradients",
-             "optimizer", "activations", "sum");
+  say("\nMemory per rank (peak)  {:>12}{:>13}{:>13}{:>13}{:>13}\n", "parameters", "gradients", "optimizer",
+      "activations", "sum");
   const bool same = std::all_of(summary.memory.begin(), summary.memory.end(), [&](const MemoryReport& m) {
     return m.parameters == summary.memory[0].parameters && m.gradients == summary.memory[0].gradients &&
            m.optimizer == summary.memory[0].optimizer && m.activations == summary.memory[0].activations;
@@ -44,26 +46,24 @@ void print_memory(const TrainSummary& summary) {
 }
 
 void print_buckets(const TrainConfig& config, const Layout& layout) {
-  fmt::print("\nBuckets ({} in {})\n", layout.bucket_count(), counted(layout.buffers.size(), "buffer"));
+  say("\nBuckets ({} in {})\n", layout.bucket_count(), counted(layout.buffers.size(), "buffer"));
   constexpr int shown = 12;
   int global = 0;
   for (const BufferLayout& buffer : layout.buffers) {
     for (std::size_t k = 0; k < buffer.buckets.size(); ++k, ++global) {
       if (global == shown)
-        fmt::print("  ... and {} more: `zero1 layout` or --svg shows all\n", layout.bucket_count() - shown);
+        say("  ... and {} more: `zero1 layout` or --svg shows all\n", layout.bucket_count() - shown);
       if (global >= shown) continue;
       const BucketLayout& bucket = buffer.buckets[k];
-      fmt::print("  {:>3}  {}  {}, {} padding", global, format_range(bucket.world),
-                 counted(bucket.params.size(), "parameter"),
-                 format_count(bucket.world.size() - bucket.numel_unpadded));
+      say("  {:>3}  {}  {}, {} padding", global, format_range(bucket.world),
+          counted(bucket.params.size(), "parameter"), format_count(padding_elems(layout, bucket)));
       if (config.data_parallel.use_distributed_optimizer)
-        fmt::print(", {} per rank", format_count(buffer.shard_elems(static_cast<int>(k))));
-      fmt::print("\n");
+        say(", {} per rank", format_count(buffer.shard_elems(static_cast<int>(k))));
+      say("\n");
     }
   }
   if (config.dp > 1 && config.data_parallel.overlap_grad_reduce && layout.bucket_count() == 1) {
-    fmt::print(
-        "  With one bucket nothing overlaps: its last gradient comes when backward ends. Cut it with\n"
+    say("  With one bucket nothing overlaps: its last gradient comes when backward ends. Cut it with\n"
         "  --ddp-num-buckets or --ddp-bucket-size.\n");
   }
 }
@@ -72,17 +72,16 @@ void print_buckets(const TrainConfig& config, const Layout& layout) {
 void print_communication(const TrainConfig& config, const TrainSummary& summary) {
   if (config.dp == 1) return;
   const double others = config.dp - 1;
-  fmt::print("\nCommunication per rank and step{:>18}{:>18}\n", "handed in", "sent on a ring");
+  say("\nCommunication per rank and step{:>18}{:>18}\n", "handed in", "sent on a ring");
   const auto row = [](const char* what, std::int64_t bytes, double share_sent) {
     if (bytes == 0) return;
     const auto sent = static_cast<std::int64_t>(static_cast<double>(bytes) * share_sent);
-    fmt::print("  {:<29}{:>18}{:>18}\n", what, format_bytes(bytes), format_bytes(sent));
+    say("  {:<29}{:>18}{:>18}\n", what, format_bytes(bytes), format_bytes(sent));
   };
-  row("reduce-scatter", summary.reduce_scatter_bytes, others / config.dp);
-  row("all-gather", summary.all_gather_bytes, others);
-  row("all-reduce", summary.all_reduce_bytes, 2 * others / config.dp);
-  fmt::print(
-      "  collectives run {:.2f} ms{}; computing waits for them {:.2f} ms (exposed)\n"
+  row("reduce-scatter", summary.communication.reduce_scatter, others / config.dp);
+  row("all-gather", summary.communication.all_gather, others);
+  row("all-reduce", summary.communication.all_reduce, 2 * others / config.dp);
+  say("  collectives run {:.2f} ms{}; computing waits for them {:.2f} ms (exposed)\n"
       "  overlap [{}] {:.0f}%: of the time they run, the share in which the rank computes\n",
       summary.comm_ms, config.link.enabled() ? " (on the MODELLED link)" : "", summary.exposed_comm_ms,
       bar(summary.overlap, 40), 100 * summary.overlap);
@@ -92,10 +91,10 @@ void print_loss_scaling(const TrainConfig& config) {
   if (config.param_dtype != DType::fp16) return;
   const LossScalerConfig& s = config.loss_scale;
   if (s.constant) {
-    fmt::print("loss scale {}\n", format_loss_scale(*s.constant));
+    say("loss scale {}\n", format_loss_scale(*s.constant));
     return;
   }
-  fmt::print(
+  say(
       "loss scale dynamic, from {}: an overflow skips the step, and from number {} on halves the scale, not "
       "below {};\n{} without one double it\n",
       format_loss_scale(s.initial_scale), s.hysteresis, format_loss_scale(s.min_scale),
@@ -105,39 +104,36 @@ void print_loss_scaling(const TrainConfig& config) {
 }  // namespace
 
 void print_machine(const MachineDescription& machine) {
-  for (const std::string& line : machine.lines) fmt::print("{}\n", line);
-  std::fflush(stdout);
-  for (const std::string& warning : machine.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  for (const std::string& line : machine.lines) say("{}\n", line);
+  for (const std::string& warning : machine.warnings) say(stderr, "warning: {}\n", warning);
 }
 
 void print_header(const TrainConfig& config) {
   const DataParallelConfig& d = config.data_parallel;
-  fmt::print("zero1 train: {} {}, dp {}, global batch {} = {} x {} x dp, {} per step\n", config.model,
-             name(config.param_dtype), config.dp, config.global_batch_size,
-             counted(config.num_microbatches(), "microbatch", "microbatches"), config.micro_batch_size,
-             counted(config.tokens_per_step(), "token"));
+  say("zero1 train: {} {}, dp {}, global batch {} = {} x {} x dp, {} per step\n", config.model,
+      name(config.param_dtype), config.dp, config.global_batch_size,
+      counted(config.num_microbatches(), "microbatch", "microbatches"), config.micro_batch_size,
+      counted(config.tokens_per_step(), "token"));
   if (config.padded_vocab_size() != 256) {
-    fmt::print("vocabulary {}", counted(config.vocab_size, "token"));
+    say("vocabulary {}", counted(config.vocab_size, "token"));
     if (config.padded_vocab_size() != config.vocab_size)
-      fmt::print(", padded to {}", format_count(config.padded_vocab_size()));
-    fmt::print("\n");
+      say(", padded to {}", format_count(config.padded_vocab_size()));
+    say("\n");
   }
-  fmt::print("distributed optimizer {}, overlap grad reduce {}, overlap param gather {}",
-             on_off(d.use_distributed_optimizer), on_off(d.overlap_grad_reduce),
-             on_off(d.overlap_param_gather));
+  say("distributed optimizer {}, overlap grad reduce {}, overlap param gather {}",
+      on_off(d.use_distributed_optimizer), on_off(d.overlap_grad_reduce), on_off(d.overlap_param_gather));
   if (config.device == "cpu") {
-    fmt::print(", {} per rank", counted(config.threads_per_rank, "thread"));
+    say(", {} per rank", counted(config.threads_per_rank, "thread"));
   }
-  fmt::print("\n");
+  say("\n");
   print_loss_scaling(config);
   if (config.rampup_batch_size) {
     const auto& [start, increment, sequences] = *config.rampup_batch_size;
-    fmt::print("the global batch ramps up: from {} by {}, full after {}\n", start, increment,
+    say("the global batch ramps up: from {} by {}, full after {}\n", start, increment,
                counted(sequences, "sequence"));
   }
   if (config.link.enabled()) {
-    fmt::print(
-        "link MODELLED at {:g} Gbit/s and {:g} us per step of a ring: what is sent takes that long;\n"
+    say("link MODELLED at {:g} Gbit/s and {:g} us per step of a ring: what is sent takes that long;\n"
         "computing and waiting for each other are this machine's\n",
         config.link.gbit_per_s, config.link.latency_us);
   }
@@ -164,8 +160,7 @@ void print_step(const TrainConfig& config, const StepMetrics& step) {
     const double done = static_cast<double>(step.step) / static_cast<double>(config.train_iters);
     line = fmt::format("[{}] {}", bar(done, 20), line);
   }
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
+  say("{}\n", line);
 }
 
 void print_summary(const TrainConfig& config, const TrainSummary& summary) {
@@ -173,28 +168,28 @@ void print_summary(const TrainConfig& config, const TrainSummary& summary) {
       summary.skipped_steps > 0
           ? fmt::format(" and skipped {} (non-finite gradients: nothing updated)", summary.skipped_steps)
           : "";
-  fmt::print("\nTrained {}{} on {}, ranks {}: loss {:.4f}\n",
+  say("\nTrained {}{} on {}, ranks {}: loss {:.4f}\n",
              counted(summary.steps - summary.skipped_steps, "step"), skipped, summary.device,
              summary.communicator, summary.last_loss);
-  fmt::print("{:.1f} ms per step, {} tokens/s{}\n", summary.ms_per_step,
+  say("{:.1f} ms per step, {} tokens/s{}\n", summary.ms_per_step,
              format_count(static_cast<std::int64_t>(summary.tokens_per_s)),
              summary.steps > 1 ? ", here and below without the first step, which prepares" : "");
   print_memory(summary);
   print_buckets(config, summary.layout);
   print_communication(config, summary);
-  fmt::print("\nFinal parameters {:016x} (their hash: runs that agree in every bit have the same)\n",
-             summary.param_hash);
+  say("\nFinal parameters {:016x} (their hash: runs that agree in every bit have the same)\n",
+      summary.param_hash);
   if (!config.trace.empty()) {
-    fmt::print("Trace: {} in {} ({} dropped); view: zero1 trace summary {}\n",
-               counted(summary.trace_events, "event"), config.trace, format_count(summary.trace_dropped),
-               config.trace);
+    say("Trace: {} in {} ({} dropped); view: zero1 trace summary {}\n",
+        counted(summary.trace_events, "event"), config.trace, format_count(summary.trace_dropped),
+        config.trace);
   }
-  if (!config.save_weights.empty()) fmt::print("Weights: {}\n", config.save_weights);
+  if (!config.save_weights.empty()) say("Weights: {}\n", config.save_weights);
 }
 
 void write_ownership_svg(const TrainSummary& summary, const std::string& path) {
   write_file(path, ownership_svg(summary.layout));
-  fmt::print("Ownership map: {}\n", path);
+  say("Ownership map: {}\n", path);
 }
 
 }  // namespace zero1::app

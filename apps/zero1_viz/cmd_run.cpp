@@ -137,15 +137,20 @@ void add_run_command(CLI::App& app) {
       ->add_option("--scenario", flags->scenario, "A prepared run, its stops and what to look at; see below")
       ->group("View")
       ->type_name("NAME");
-  command->add_flag("--paused", flags->paused, "Begin paused")->group("View");
+  CLI::Option* paused = command->add_flag("--paused", flags->paused, "Begin paused")->group("View");
   command->add_option("--slow-motion", flags->slow, "Begin at so many events per second")
       ->group("View")
       ->check(number_between(0.01, 1e6));
   add_at_flag(*command, flags->view, "Stop in front of this event; see below");
   add_view_flags(*command, flags->view);
+  paused->excludes("--screenshot");  // nobody would let it go on
   command->callback([command, flags] {
     if (!flags->scenario.empty()) return run_scenario(*command, *flags);
     complete_train_flags(*command, flags->train);
+    if (command->get_option("--log-interval")->count() > 0) {
+      flags->train.notes.emplace_back(
+          "--log-interval changes nothing: the window shows every step, and prints none");
+    }
     run(*flags);
   });
 }

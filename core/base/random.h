@@ -1,6 +1,6 @@
 // Random numbers that are the same on every machine, compiler and standard library.
 //
-// The distributions of <random> are left to the library that implements them, so everything here is
+// The distributions of `<random>` are left to the library that implements them, so everything here is
 // built from 64-bit integers and IEEE additions, multiplications, divisions and square roots alone.
 #pragma once
 

@@ -9,9 +9,25 @@
 
 namespace zero1 {
 
-/// `text` on one line of a terminal: control characters, which would act on it (C0, DEL and, in UTF-8, C1),
-/// become U+FFFD. What is longer than `longest` bytes is cut before a character and ends in "…".
+/// `text` on one line of a terminal. What would act on the terminal or deceive its reader is escaped: control
+/// characters (C0, DEL, C1), line separators and bidirectional controls as in \n, \x1b, \u202e, and bytes
+/// that are not UTF-8 as in \xff. What is longer than `longest` bytes is cut before a character and ends in
+/// "…".
 std::string printable(std::string_view text, std::size_t longest = std::string_view::npos);
+
+/// The same for text that was composed of lines, with names that are printable already: its line breaks stay.
+std::string printable_lines(std::string_view text);
+
+/// The same for a message, which may hold names as they are: line breaks
+/// stay from the first detail on, which is indented by two spaces; names in details are printable already.
+std::string printable_message(std::string_view message);
+
+/// JSON text, whose strings hold no C0 control characters, with all else that printable() escapes as \uXXXX:
+/// the same values.
+std::string printable_json(std::string_view json);
+
+/// Whether `text` is UTF-8 throughout.
+bool is_utf8(std::string_view text);
 
 /// How many characters UTF-8 text has, and so, but for wide and combining ones, how many columns it takes.
 std::size_t char_count(std::string_view utf8);

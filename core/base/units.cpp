@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/base/error.h"
+#include "core/base/numbers.h"
 
 namespace zero1 {
 namespace {
@@ -67,11 +68,17 @@ std::optional<Decimal> take_decimal(std::string_view& text) {
 }
 
 std::int64_t parse(std::string_view text, char unit, std::string_view what, std::string_view examples) {
+  constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
   const auto fail = [&](std::string_view reason) -> std::int64_t {
     throw InputError(fmt::format("'{}' is not {}: {} (examples: {})", text, what, reason, examples));
   };
+  if (const auto whole = parse_whole(text); whole && !whole->negative) {  // also 1e6 and 2^20
+    if (whole->digits.value_or(most + 1) > most) return fail("it is too large");
+    return static_cast<std::int64_t>(*whole->digits);
+  }
   std::string_view rest = text;
   if (!rest.empty() && rest[0] == '-') return fail("it is negative");
+  if (rest.size() > 1 && rest[0] == '+' && is_digit(rest[1])) rest.remove_prefix(1);
   const std::optional<Decimal> number = take_decimal(rest);
   if (!number) return fail(!rest.empty() && is_digit(rest[0]) ? "it is too large" : "expected a number");
   while (!rest.empty() && rest[0] == ' ') rest.remove_prefix(1);
@@ -82,8 +89,7 @@ std::int64_t parse(std::string_view text, char unit, std::string_view what, std:
   const std::uint64_t divisor = number->scale / common;
   if (number->digits % divisor != 0) return fail("it is not whole");
   std::uint64_t result = 0;
-  if (__builtin_mul_overflow(number->digits / divisor, *factor / common, &result) ||
-      result > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+  if (__builtin_mul_overflow(number->digits / divisor, *factor / common, &result) || result > most) {
     return fail("it is too large");
   }
   return static_cast<std::int64_t>(result);

@@ -11,10 +11,10 @@
 
 namespace zero1 {
 
-/// "4096", "64KiB", "1.5MiB", "2GB" → bytes. Throws InputError that repeats the text.
+/// "4096", "64KiB", "1.5MiB", "2GB", "2^20" → bytes. Throws InputError that repeats the text.
 std::int64_t parse_bytes(std::string_view text);
 
-/// "40000000", "40M", "64Ki" → a count of elements. Throws InputError that repeats the text.
+/// "40000000", "40M", "64Ki", "1e6" → a count of elements. Throws InputError that repeats the text.
 std::int64_t parse_count(std::string_view text);
 
 std::string format_bytes(std::int64_t bytes);     ///< "1.50 MiB"

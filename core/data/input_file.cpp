@@ -11,6 +11,7 @@
 
 #include "core/base/error.h"
 #include "core/base/file_io.h"
+#include "core/base/units.h"
 
 namespace zero1 {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 }  // namespace
 
 // Without O_NONBLOCK, opening a named pipe would wait for its writer.
-InputFile::InputFile(std::string path)
+InputFile::InputFile(const std::string& path)
     : InputFile(path, ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
 
 InputFile InputFile::in_folder(int folder_fd, const std::string& folder_path, const std::string& name) {
@@ -52,8 +53,12 @@ InputFile::~InputFile() {
 void InputFile::read_at(std::int64_t offset, void* to, std::int64_t bytes) const {
   const std::int64_t got = read_whole(fd_, to, bytes, offset);
   if (got < 0) fail(path_, fmt::format("cannot read at byte {}: {}", offset, std::strerror(errno)));
-  if (got < bytes)
-    fail(path_, fmt::format("has become shorter than the {} bytes it had when it was opened", size_bytes_));
+  if (got == bytes) return;
+  if (offset > size_bytes_ - bytes) {
+    fail(path_, fmt::format("{}, where at least {} were expected: it was cut", counted(size_bytes_, "byte"),
+                            format_count(offset + bytes)));
+  }
+  fail(path_, fmt::format("has become shorter than the {} bytes it had when it was opened", size_bytes_));
 }
 
 }  // namespace zero1

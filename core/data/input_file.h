@@ -11,7 +11,7 @@ namespace zero1 {
 class InputFile {
  public:
   /// Throws InputError that names the file and why it cannot be read (missing, folder, pipe, no permission).
-  explicit InputFile(std::string path);
+  explicit InputFile(const std::string& path);
   /// The file `name` of an opened folder, whatever the folder is called by now. A symbolic link is refused.
   /// `folder_path` is for messages and path().
   static InputFile in_folder(int folder_fd, const std::string& folder_path, const std::string& name);

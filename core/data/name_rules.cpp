@@ -72,15 +72,6 @@ class Pattern {
   bool late_ = false;
 };
 
-/// Names go into JSON. A group may end inside a character.
-bool is_utf8(const std::string& text) {
-  try {
-    return !nlohmann::json(text).dump().empty();
-  } catch (const nlohmann::json::type_error&) {
-    return false;
-  }
-}
-
 /// --rename OLD=NEW.
 struct Rename {
   Pattern old_name;

@@ -22,7 +22,7 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 constexpr std::int64_t length_field_bytes = 8;
 
 /// Elements that are converted at a time: the buffer stays in the cache.
-constexpr std::int64_t chunk_elems = 16 * 1024;
+constexpr std::int64_t chunk_elems = 16 << 10;
 
 std::string read_header_text(const InputFile& file) {
   const std::int64_t rest = file.size_bytes() - length_field_bytes;
@@ -189,7 +189,7 @@ struct SafetensorsWriter::Impl {
   std::int64_t data_start = 0;
 };
 
-SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<SafetensorsEntry> entries,
+SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,
                                      std::map<std::string, std::string> metadata)
     : impl_(std::make_unique<Impl>(path, std::move(entries), std::move(metadata))) {}
 SafetensorsWriter::~SafetensorsWriter() = default;

@@ -56,7 +56,7 @@ class SafetensorsWriter {
  public:
   /// Throws InputError when the file cannot be created there, or entries are not fit to be written (a
   /// name twice, a foreign dtype, sizes that overflow).
-  SafetensorsWriter(std::string path, std::vector<SafetensorsEntry> entries,
+  SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,
                     std::map<std::string, std::string> metadata = {});
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;

@@ -7,6 +7,7 @@
 #include <ostream>
 #include <sstream>
 
+#include "core/base/text.h"
 #include "core/layout/digest.h"
 #include "core/layout/json.h"
 #include "core/layout/range_map.h"
@@ -57,7 +58,8 @@ class ExpectWriter {
   ExpectWriter(std::ostream& out, const Layout& layout, RangeDetail detail)
       : text_(out), layout_(layout), detail_(detail) {
     quoted_names_.reserve(layout.specs.size());
-    for (const ParamSpec& spec : layout.specs) quoted_names_.push_back(nlohmann::json(spec.name).dump());
+    for (const ParamSpec& spec : layout.specs)
+      quoted_names_.push_back(printable_json(nlohmann::json(spec.name).dump()));
   }
 
   void write() {

@@ -1,4 +1,4 @@
-// Which ranks own a stretch of a bucket; what tables and pictures show.
+// Which ranks own a stretch of a bucket, and what of it is padding; what tables and pictures show.
 #pragma once
 
 #include "core/layout/buffer_layout.h"
@@ -19,6 +19,14 @@ inline Range owners_of(const Layout& layout, int param) {
   const BufferLayout& buffer = at(layout.buffers, location.buffer);
   const std::int64_t bucket_start = at(buffer.buckets, location.bucket).world.start;
   return owners_of(buffer, location.bucket, location.world.shifted(-bucket_start));
+}
+
+/// The elements of a bucket that belong to no parameter: between parameters and at the end.
+inline std::int64_t padding_elems(const Layout& layout, const BucketLayout& bucket) {
+  std::int64_t elems = bucket.world.size();
+  for (const int param : bucket.params)
+    elems -= layout.locations[static_cast<std::size_t>(param)].world.size();
+  return elems;
 }
 
 }  // namespace zero1

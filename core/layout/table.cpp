@@ -85,12 +85,6 @@ std::string percent(std::int64_t part, std::int64_t whole) {
                      whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::int64_t param_elems(const Layout& layout, const BucketLayout& bucket) {
-  std::int64_t sum = 0;
-  for (const int param : bucket.params) sum += at(layout.locations, param).world.size();
-  return sum;
-}
-
 void append_buffer_heading(std::string& out, const BufferLayout& buffer, std::size_t index) {
   fmt::format_to(std::back_inserter(out), "Buffer {}: {} parameters, {} gradients, {}{}\n", index,
                  name(buffer.param_dtype), name(buffer.grad_dtype),
@@ -114,7 +108,7 @@ void append_buckets(std::string& out, const Layout& layout, const BufferLayout& 
     }
     const BucketLayout& bucket = buffer.buckets[k];
     table.add({fmt::format("{}", k), format_range(bucket.world), format_count(bucket.world.size()),
-               format_count(bucket.world.size() - param_elems(layout, bucket)),
+               format_count(padding_elems(layout, bucket)),
                format_count(buffer.shard_elems(static_cast<int>(k))),
                format_count(static_cast<std::int64_t>(bucket.params.size()))});
   }
@@ -161,14 +155,13 @@ std::string layout_table(const Layout& layout, std::string_view title, std::size
                   counted(layout.buffers.size(), "buffer"), counted(layout.bucket_count(), "bucket"));
   for (std::size_t b = 0; b < layout.buffers.size(); ++b) {
     const BufferLayout& buffer = layout.buffers[b];
-    std::int64_t used = 0;
-    for (const BucketLayout& bucket : buffer.buckets) used += param_elems(layout, bucket);
+    std::int64_t padding = 0;
+    for (const BucketLayout& bucket : buffer.buckets) padding += padding_elems(layout, bucket);
     out += "\n";
     append_buffer_heading(out, buffer, b);
     fmt::format_to(std::back_inserter(out), "  {}, of which {} ({}) are padding; {}; each rank owns {}\n\n",
-                   counted(buffer.numel, "element"), format_count(buffer.numel - used),
-                   percent(buffer.numel - used, buffer.numel), counted(buffer.buckets.size(), "bucket"),
-                   format_count(buffer.numel / buffer.dp_size));
+                   counted(buffer.numel, "element"), format_count(padding), percent(padding, buffer.numel),
+                   counted(buffer.buckets.size(), "bucket"), format_count(buffer.numel / buffer.dp_size));
     append_buckets(out, layout, buffer, max_rows);
     out += "\n";
     append_params(out, layout, buffer, max_rows);

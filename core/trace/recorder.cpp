@@ -8,13 +8,13 @@
 #include <bit>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "core/base/terminal.h"
 #include "core/trace/file_writer.h"
 #include "core/trace/lane.h"
 
@@ -183,7 +183,7 @@ Recorder::~Recorder() {
   try {
     impl_->close();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "zero1: %s\n", error.what());
+    say(stderr, "zero1: {}\n", Message{error.what()});
   }
 }
 

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <iterator>
 
+#include "core/base/text.h"
 #include "core/base/units.h"
 #include "core/trace/summary.h"
 
@@ -66,7 +67,7 @@ class TextWriter {
     gmtime_r(&seconds, &utc);
     char date[32] = "";
     std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", &utc);
-    line("{}", summary_.path);
+    line("{}", printable(summary_.path));
     line("  {}, {}, {}, {}, {}; recorded {}", counted(info.ranks, "rank"),
          counted(info.params.size(), "parameter"), counted(info.layers.size(), "layer"),
          counted(info.buckets.size(), "bucket"), counted(summary_.overlap.steps.size(), "step"), date);

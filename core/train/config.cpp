@@ -115,7 +115,7 @@ void check_data_parallel(const TrainConfig& c) {
   if (d.num_buckets) require_positive(*d.num_buckets, "--ddp-num-buckets");
   require(!(d.bucket_size_elems && d.num_buckets), "give --ddp-bucket-size or --ddp-num-buckets, not both");
   require(d.use_distributed_optimizer || !d.overlap_param_gather,
-          "--overlap-param-gather needs the distributed optimizer: without it no parameters are gathered");
+          "--overlap-param-gather needs --use-distributed-optimizer: without it no parameters are gathered");
   require(!d.overlap_param_gather || d.overlap_grad_reduce,
           "--overlap-param-gather needs --overlap-grad-reduce, as in Megatron");
   if (d.check_for_large_grads) {
@@ -154,14 +154,16 @@ void resolve_machine(TrainConfig& c) {
 }  // namespace
 
 TrainConfig resolve(TrainConfig c) {
-  require(c.model == "gpt" || c.model == "mlp", fmt::format("--model must be gpt or mlp, got '{}'", c.model));
+  const bool own_model = static_cast<bool>(c.model_factory);
+  require(own_model || c.model == "gpt" || c.model == "mlp",
+          fmt::format("--model must be gpt or mlp, got '{}'", c.model));
   require(c.dp >= 1 && c.dp <= 1024,
           fmt::format("--dp must lie between 1 and 1024 in-process ranks, got {}", c.dp));
   constexpr int most = 1 << 24;  // of whatever a model has
   require_size(c.num_layers, most, "--num-layers");
   require_size(c.hidden_size, most, "--hidden-size");
   require_positive(c.num_attention_heads, "--num-attention-heads");
-  require(c.model != "gpt" || c.hidden_size % c.num_attention_heads == 0,
+  require(own_model || c.model != "gpt" || c.hidden_size % c.num_attention_heads == 0,
           fmt::format("--num-attention-heads ({}) must divide --hidden-size ({})", c.num_attention_heads,
                       c.hidden_size));
   resolve_vocabulary(c);
@@ -206,6 +208,7 @@ TrainConfig resolve(TrainConfig c) {
 }
 
 std::unique_ptr<Model> make_model(const TrainConfig& c) {
+  if (c.model_factory) return c.model_factory(c);
   if (c.model == "mlp") {
     MlpConfig mlp;
     mlp.vocab_size = c.padded_vocab_size();

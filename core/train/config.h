@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -16,10 +18,17 @@
 
 namespace zero1 {
 
+struct TrainConfig;
+
+/// Makes a model of one's own for a resolved configuration: one per rank, and one for the layout. All are
+/// alike.
+using ModelFactory = std::function<std::unique_ptr<Model>(const TrainConfig&)>;
+
 /// Names follow the flags of `zero1 train`, which follow Megatron's.
 struct TrainConfig {
   // model
-  std::string model = "gpt";  ///< or "mlp"
+  std::string model = "gpt";   ///< or "mlp"; with a model_factory: any name, for traces
+  ModelFactory model_factory;  ///< empty: `model` names the model
   int num_layers = 4;
   std::int64_t hidden_size = 128;
   int num_attention_heads = 4;

@@ -8,6 +8,7 @@
 
 #include "core/device/device.h"
 #include "core/layout/buffer_layout.h"
+#include "core/train/communication.h"
 
 namespace zero1 {
 
@@ -57,9 +58,8 @@ struct TrainSummary {
   double comm_ms = 0, exposed_comm_ms = 0, overlap = 0;  ///< means over the steps, first excluded
   std::vector<MemoryReport> memory;                      ///< by rank
   MemoryReport plain_data_parallel;                      ///< the same model without sharded states
-  std::int64_t reduce_scatter_bytes = 0, all_gather_bytes = 0,
-               all_reduce_bytes = 0;  ///< sent by one rank in a step
-  std::uint64_t param_hash = 0;       ///< of the final parameters' bits
+  CommunicationBytes communication;
+  std::uint64_t param_hash = 0;  ///< of the final parameters' bits
   std::int64_t trace_events = 0, trace_dropped = 0;
   std::string communicator;  ///< description
   std::string device;

@@ -16,17 +16,17 @@ void StepReporter::step_done(StepMetrics metrics) {
   const std::lock_guard lock(mutex_);
   if (++finished_[metrics.step] < ranks_) return;
   finished_.erase(metrics.step);
-  report(std::move(metrics));
+  report(metrics);
 }
 
 void StepReporter::report(StepMetrics metrics) {
   if (recorder_ != nullptr) {
     recorder_->drain();
     const std::lock_guard lock(events_mutex_);
-    last_figures_ = accumulator_.take(static_cast<int>(metrics.step));
-    metrics.comm_ms = last_figures_.mean.comm_ms;
-    metrics.exposed_comm_ms = last_figures_.mean.exposed_comm_ms;
-    metrics.overlap = last_figures_.mean.overlap;
+    const trace::StepFigures figures = accumulator_.take(static_cast<int>(metrics.step));
+    metrics.comm_ms = figures.mean.comm_ms;
+    metrics.exposed_comm_ms = figures.mean.exposed_comm_ms;
+    metrics.overlap = figures.mean.overlap;
   }
   Totals& totals = first_.steps == 0 ? first_ : later_;
   ++totals.steps;
@@ -51,12 +51,6 @@ void StepReporter::summarize(TrainSummary& summary) {
   summary.comm_ms = totals.comm_ms / steps;
   summary.exposed_comm_ms = totals.exposed_comm_ms / steps;
   summary.overlap = totals.comm_ms > 0 ? totals.overlapped_ms / totals.comm_ms : 0;
-  const auto per_rank = [&](trace::Collective what) {
-    return last_figures_.bytes[static_cast<std::size_t>(what)] / ranks_;
-  };
-  summary.reduce_scatter_bytes = per_rank(trace::Collective::reduce_scatter);
-  summary.all_gather_bytes = per_rank(trace::Collective::all_gather);
-  summary.all_reduce_bytes = per_rank(trace::Collective::all_reduce);
 }
 
 }  // namespace zero1

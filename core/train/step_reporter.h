@@ -28,7 +28,7 @@ class StepReporter {
   /// A rank has finished an iteration, and its `step` event has been recorded.
   void step_done(StepMetrics metrics);
 
-  /// What the run's summary says of time and communication: means over the steps but the first.
+  /// What the run's summary says of time: means over the steps but the first.
   void summarize(TrainSummary& summary);
 
  private:
@@ -50,7 +50,6 @@ class StepReporter {
   Totals first_;
   Totals later_;
   StepMetrics last_;
-  trace::StepFigures last_figures_;
 };
 
 }  // namespace zero1

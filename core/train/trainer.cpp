@@ -138,6 +138,7 @@ class Run {
       summary_.trace_dropped = recorder_->dropped();
     }
     reporter_.summarize(summary_);
+    summary_.communication = step_communication(summary_.layout, config_.data_parallel);
     summary_.plain_data_parallel = plain_data_parallel_memory(summary_.layout, summary_.memory[0]);
     summary_.communicator = machine_.communicators[0]->description();
     summary_.device = machine_.devices[0]->description();
@@ -205,7 +206,7 @@ class Run {
       metrics.ms = static_cast<double>(now_ns() - begin_ns) * 1e-6;
       if (config_.eval_interval > 0 && step % config_.eval_interval == 0)
         metrics.valid_loss = trainer.evaluate();
-      reporter_.step_done(std::move(metrics));
+      reporter_.step_done(metrics);
       if (observer_.on_step_end) observer_.on_step_end(rank, trainer, step);
     }
     if (trainer.progress().iteration == config_.train_iters) trainer.check_end();

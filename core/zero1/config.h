@@ -1,4 +1,6 @@
-// What a run of the pipeline can be told. Defaults are Megatron-LM's where it has the option.
+// What a run of the pipeline can be told. Where Megatron-LM has the option, name and default are the same,
+// but that here the distributed optimizer is on, gradients are in fp32 and are checked for NaN, which there
+// its training script turns on.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +22,7 @@ struct DataParallelConfig {
   bool force_all_reduce = false;                  ///< keep whole reduced gradients on every rank (debugging)
   bool check_for_nan_in_grad = true;              ///< a NaN or infinity before a reduction is an error
   std::optional<double> check_for_large_grads;    ///< a gradient element beyond this is an error
-  std::optional<std::int64_t> bucket_size_elems;  ///< unset: derived by resolve_bucket_size
+  std::optional<std::int64_t> bucket_size_elems;  ///< unset: derived by layout_options()
   std::optional<int> num_buckets;                 ///< derives a size; only without bucket_size_elems
 };
 

@@ -34,6 +34,8 @@ int fill_disk(Experiment& experiment, Saved saved, Refused refused) {
       continue;
     }
     CHECK_MESSAGE(outcome.says("No space left on device"), outcome.output);
+    CHECK_MESSAGE(!outcome.says("HDF5:"), outcome.output);
+    CHECK_MESSAGE(!outcome.says("errno"), outcome.output);
     // Where not even a folder or a file can be made, the target is what is wrong.
     CHECK_MESSAGE((outcome.status == 1 || outcome.status == 2), outcome.output);
     refused(call, outcome);

@@ -168,7 +168,7 @@ TEST_CASE("links in checkpoint.h5 are refused by name: out of the folder, in cir
   has(error_after([](hid_t file, const std::string& path) {
         ZERO1_HDF5(path, H5Lcreate_soft, "/a\x1b[2J", file, "/odd", H5P_DEFAULT, H5P_DEFAULT);
       }),
-      "/odd is a soft link to /a\uFFFD[2J");
+      "/odd is a soft link to /a\\x1b[2J");
 }
 
 TEST_CASE("virtual datasets out of other files, and data in external files, are refused by name") {
@@ -218,7 +218,7 @@ TEST_CASE("parts that lie outside of the file, or are of another size") {
   has(with([&](Forged& f) { f.block.layout.offset = 0; }), "/layout would lie at bytes");
   has(with([&](Forged& f) { f.block.files = {}; }), "/files has 0 bytes; the layout needs 2 rows of 16");
   has(with([&](Forged& f) { f.block.slices.bytes -= 8; }), "/slices has");
-  has(with([&](Forged& f) { f.block.file_bytes += 1; }), "do not match the digest");
+  has(with([&](Forged& f) { f.block.file_bytes += 1; }), "were recorded: it was cut or added to");
   has(with([&](Forged& f) { f.block.state = {}; }), "/state");
   has(with([&](Forged& f) { f.block.state = f.block.slices; }), "/state");
 }

@@ -314,7 +314,7 @@ TEST_CASE("what does not fit is refused, with every fault named") {
         }).find("has no checkpoint of step 7; there are: 2") != std::string::npos);
   CHECK(test::message_of<InputError>([&] {
           ckpt::Loader({folder.path("none"), {}}, small_gpt(1, 9));
-        }).find("is not a folder") != std::string::npos);
+        }).find("there is no such folder") != std::string::npos);
 }
 
 TEST_CASE("weights alone, other names, and what only one side has") {

@@ -175,7 +175,7 @@ TEST_CASE("what cannot be is refused with status 2, says what was found, and lea
   };
   for (const Case& each : std::initializer_list<Case>{
            {"reshard @/c", "DST is required"},
-           {"reshard @/new @/c --dp 2", "@/new: is not a folder"},
+           {"reshard @/new @/c --dp 2", "@/new: there is no such folder"},
            {"reshard @/c @/c --dp 2", "@/c: is there already; name a new folder"},
            {"reshard @/c @/c/inside --dp 2", "lies inside the checkpoint"},
            {"reshard @/c @/c/inside/deeper --dp 2", "lies inside the checkpoint"},
@@ -205,8 +205,8 @@ TEST_CASE("what cannot be is refused with status 2, says what was found, and lea
            {"gather @/c @/new.safetensors --dtype int8", "--dtype int8"},
            {"import @/c @/new --dp 2", "@/c: is a folder"},
            {"import @/c/checkpoint.h5 @/new --dp 2", "needs no import"},
-           {"diff @/c @/new", "@/new: is not a folder"},
-           {"diff @/c @/c -d nan", "a tolerance is 0 or more, not nan"},
+           {"diff @/c @/new", "@/new: there is no such folder"},
+           {"diff @/c @/c -d nan", "-d: expected a finite number, found 'nan'"},
            {"diff @/c @/c -p -1", "a tolerance is 0 or more, not -1"},
            {"diff @/c @/c --param v", "--param v: no such parameter in @/c"},
            {"clean @/new", "@/new"}}) {

@@ -73,7 +73,7 @@ TEST_CASE("a wrong line is named, with what was expected") {
       {"num layers = 3", "line 1: expected `key = value`, found 'num layers = 3'"},
       {"a.b = 3", "line 1: expected `key = value`"},
       {"\"lr\" = 3", "line 1: expected `key = value`"},
-      {"\x1b[31m", "line 1: expected `key = value`, found '\uFFFD[31m'"},
+      {"\x1b[31m", "line 1: expected `key = value`, found '\\x1b[31m'"},
       {"a = \"3", "line 1: the text that begins with \" does not end on its line"},
       {"a = '3\nb = '", "line 1: the text that begins with ' does not end"},
       {"a = \"3\\", "line 1: the text that begins with \" does not end"},

@@ -30,7 +30,7 @@ TEST_CASE("what is JSON is read as the library reads it") {
 TEST_CASE("equal keys of one object are refused, of two they are none") {
   CHECK(refusal(R"({"a":1,"b":2,"a":3})") == "the field 'a' appears twice in one object");
   CHECK(refusal(R"([{"x":{"a":1,"a":1}}])") == "the field 'a' appears twice in one object");
-  CHECK(refusal(R"({"\u001b":1,"\u001b":1})") == "the field '\uFFFD' appears twice in one object");
+  CHECK(refusal(R"({"\u001b":1,"\u001b":1})") == "the field '\\x1b' appears twice in one object");
   CHECK(parse_strict_json(R"({"a":{"a":[{"a":1},{"a":1}]}})", 8).size() == 1);
 }
 

@@ -8,14 +8,41 @@
 
 using namespace zero1;
 
-TEST_CASE("control characters become U+FFFD, all else stays") {
+TEST_CASE("what would act on a terminal is escaped, all else stays") {
   CHECK(printable("") == "");
   CHECK(printable("h.0.mlp.weight") == "h.0.mlp.weight");
-  CHECK(printable("red\x1b[31m\nnext\x7f") == "red\uFFFD[31m\uFFFDnext\uFFFD");
-  CHECK(printable(std::string("\0\r\t", 3)) == "\uFFFD\uFFFD\uFFFD");
-  CHECK(printable("C1: \xC2\x9B|\xC2\x85|\xC2\xA0|") == "C1: \uFFFD|\uFFFD|\xC2\xA0|");
+  CHECK(printable("red\x1b[31m\nnext\x7f") == "red\\x1b[31m\\nnext\\x7f");
+  CHECK(printable(std::string("\0\r\t", 3)) == "\\x00\\r\\t");
+  CHECK(printable("C1: \xC2\x9B|\xC2\x85|\xC2\xA0|") == "C1: \\u009b|\\u0085|\xC2\xA0|");
   CHECK(printable("层 ü 🙂") == "层 ü 🙂");
-  CHECK(printable("\xFF\xC2") == "\xFF\xC2");  // no UTF-8, and nothing that acts
+  CHECK(printable("a\u202Eb\u2066c\u200Fd\u061Ce\u2028f") == "a\\u202eb\\u2066c\\u200fd\\u061ce\\u2028f");
+  CHECK(printable("\x9B[2J") == "\\x9b[2J");  // C1 where the terminal does not read UTF-8
+  CHECK(printable("\xFF\xC2") == "\\xff\\xc2");
+  CHECK(printable("\xC1\x9B \xE0\x80\x80 \xED\xA0\x80 \xF4\x90\x80\x80") ==
+        "\\xc1\\x9b \\xe0\\x80\\x80 \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80");  // too long, or no code points
+}
+
+TEST_CASE("lines of a table stay lines; of a message those that messages have") {
+  CHECK(printable_lines("a\x1b\n b\n\n") == "a\\x1b\n b\n\n");
+  CHECK(printable_lines("") == "");
+  CHECK(printable_message("x: does not fit:\n  missing: a\n  b\rc\nTry that") ==
+        "x: does not fit:\n  missing: a\n  b\\rc\nTry that");
+  CHECK(printable_message("no parameter 'a\nzero1: all is well'") == "no parameter 'a\\nzero1: all is well'");
+  CHECK(printable_message("a\nb\n  c\nd\ne") == "a\\nb\n  c\nd\ne");
+}
+
+TEST_CASE("JSON keeps its values") {
+  CHECK(printable_json("{\"a\x7f\": \"\xC2\x9B \u202E ü\\u001b\"}\n") ==
+        "{\"a\\u007f\": \"\\u009b \\u202e ü\\u001b\"}\n");
+  CHECK(printable_json("\xFF") == "\\ufffd");
+}
+
+TEST_CASE("UTF-8 is told from other bytes") {
+  CHECK(is_utf8(""));
+  CHECK(is_utf8("aü层🙂"));
+  CHECK_FALSE(is_utf8("a\xFF"));
+  CHECK_FALSE(is_utf8("\xE5\xB1"));
+  CHECK_FALSE(is_utf8("\xED\xA0\x80"));
 }
 
 TEST_CASE("what is long is cut before a character") {
@@ -30,7 +57,7 @@ TEST_CASE("what is long is cut before a character") {
     CAPTURE(longest);
     CHECK(printable(text, longest) == shown[longest]);
   }
-  CHECK(printable("a\x1b", 2) == "a\uFFFD");
+  CHECK(printable("a\x1b", 2) == "a\\x1b");
 }
 
 TEST_CASE("characters are counted, not bytes") {

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
+#include "core/base/units.h"
 #include "tests/support/command.h"
 #include "tests/support/skip.h"
 #include "tests/support/temporary_folder.h"
@@ -124,7 +126,7 @@ TEST_CASE("bad flags and files give status 2 and name themselves") {
       {"--clip-grad -1", "--clip-grad must lie"},
       {"--adam-eps 1e-40", "--adam-eps must lie"},
       {"--check-for-large-grads 0", "--check-for-large-grads must lie"},
-      {"--lr-decay-iters -1", "--lr-decay-iters must not be negative"},
+      {"--lr-decay-style linear --lr-decay-iters -1", "--lr-decay-iters must not be negative"},
       {"--lr-warmup-iters 10", "--lr-warmup-iters (10) must not exceed --lr-decay-iters (3"},
       {"--threads-per-rank 100000", "--threads-per-rank must lie"},
       {"--link-gbps 1e-300", "--link-gbps must"},
@@ -325,6 +327,63 @@ TEST_CASE("a rerun writes the same metrics but for the times, and other seeds do
   const auto first = losses("--dp 2 --seed 5");
   CHECK(losses("--dp 2 --seed 5") == first);
   CHECK(losses("--dp 2 --seed 6") != first);
+}
+
+TEST_CASE("communication and padding are the layout's: every run says the same, and the trace has seen it") {
+  const TemporaryFolder folder;
+  const std::string trace = quoted(folder.path("run.trace"));
+  const auto summary = [&](const std::string& flags) {
+    const Outcome outcome = run_zero1(tiny + "--dp 3 --ddp-bucket-size 1000 --log-interval 0 " + flags);
+    CAPTURE(outcome.output);
+    REQUIRE(outcome.status == 0);
+    const std::size_t begin = outcome.output.find("Buckets (");
+    const std::size_t end = outcome.output.find("  collectives run");
+    REQUIRE(begin < end);
+    return outcome.output.substr(begin, end - begin);
+  };
+  const std::string overlap = "--overlap-grad-reduce --overlap-param-gather ";
+  const std::string said = summary(overlap + "--trace " + trace);
+  for (int i = 0; i < 3; ++i) CHECK(summary(overlap) == said);
+  CHECK(summary("--train-iters 1") == said);  // however the steps' collectives lie in time
+  // What a step of one rank has handed in, by the trace of a run that finishes them within the step.
+  CHECK(summary("--trace " + trace) == said);
+  const json recorded = json::parse(run_zero1("trace summary --json " + trace).output);
+  const json& bytes = recorded.at("steps").at(1).at("bytes");
+  for (const char* what : {"reduce-scatter", "all-gather"})
+    CHECK(said.find(zero1::format_bytes(bytes.at(what).get<std::int64_t>() / 3)) != std::string::npos);
+  // Every bucket's padding, between parameters too: the layout's table has the same.
+  const std::string table = run_zero1("layout " + trace).output;
+  std::int64_t elems = 0, params = 0;
+  const std::regex bucket(R"(\[([\d,]+), ([\d,]+)\)  \d+ parameters?, ([\d,]+) padding)");
+  const auto number = [](std::string text) {
+    std::erase(text, ',');
+    return std::stoll(text);
+  };
+  for (auto it = std::sregex_iterator(said.begin(), said.end(), bucket); it != std::sregex_iterator(); ++it) {
+    elems += number((*it)[2]) - number((*it)[1]);
+    params += number((*it)[2]) - number((*it)[1]) - number((*it)[3]);
+  }
+  CHECK_MESSAGE(table.find(zero1::format_count(params) + " elements in") != std::string::npos, table);
+  CHECK_MESSAGE(table.find("of which " + zero1::format_count(elems - params)) != std::string::npos, table);
+}
+
+TEST_CASE("numbers are taken as help prints them and people write them") {
+  CHECK(run_zero1(tiny + "--fp16 --initial-loss-scale 2^32 --lr +0.001").status == 0);
+  CHECK(run_zero1(tiny + "--train-iters 1e0 --ddp-bucket-size 1e4 --seed 2^63").status == 0);
+  for (const char* flag : {"--lr", "--min-lr", "--weight-decay", "--adam-beta1", "--adam-beta2", "--adam-eps",
+                           "--clip-grad", "--loss-scale", "--initial-loss-scale", "--min-loss-scale",
+                           "--check-for-large-grads", "--link-gbps", "--link-latency-us"}) {
+    for (const char* value : {"-nan", "nan", "inf", "-inf", "+nan", "1e999"}) {
+      const Outcome outcome = run_zero1(tiny + flag + " " + value);
+      CAPTURE(flag);
+      CAPTURE(value);
+      CHECK(outcome.status == 2);
+      CHECK_MESSAGE(outcome.says(std::string(flag) + ": expected a "), outcome.output);
+    }
+  }
+  const Outcome help = run_zero1("train --help");
+  for (const char* says : {"2^32", "130", "143", "* is any text"}) CHECK_MESSAGE(help.says(says), says);
+  CHECK(run_zero1("--help").says("130 after Ctrl-C, 143 after SIGTERM"));
 }
 
 TEST_CASE("where no GPU is visible, --device cuda ends with status 2 and names --device cpu") {

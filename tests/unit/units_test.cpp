@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/base/error.h"
+#include "core/base/numbers.h"
 #include "tests/support/message.h"
 
 using namespace zero1;
@@ -32,6 +33,40 @@ TEST_CASE("sizes in bytes are read exactly") {
   CHECK(parse_bytes("7EiB") == std::int64_t{7} << 60);
 }
 
+TEST_CASE("numbers are read as people write them") {
+  CHECK(parse_bytes("2^20") == 1 << 20);
+  CHECK(parse_count("1e6") == 1'000'000);
+  CHECK(parse_count("1.5E3") == 1500);
+  CHECK(parse_count("+40M") == 40'000'000);
+  const auto whole = [](const char* text) { return parse_whole(text).value_or(WholeNumber{}); };
+  CHECK(whole("12").digits == 12);
+  CHECK(whole("+7").digits == 7);
+  CHECK(whole("-3").negative);
+  CHECK(whole("-3").digits == 3);
+  CHECK_FALSE(whole("-0").negative);
+  CHECK(whole("2^63").digits == std::uint64_t{1} << 63);
+  CHECK(whole("18446744073709551615").digits == std::numeric_limits<std::uint64_t>::max());
+  CHECK(whole("1000e-3").digits == 1);
+  CHECK(whole("0e99999999999999999999").digits == 0);
+  for (const char* large :
+       {"18446744073709551616", "2^64", "1e20", "10^99999999999999999999", "1e9999999999"}) {
+    CAPTURE(large);
+    REQUIRE(parse_whole(large));
+    CHECK_FALSE(parse_whole(large)->digits);
+  }
+  for (const char* text : {"",   "+",    "-",  "1.5", "1e-1", "010", "0x10", "1K", "nan",   "2^",
+                           "^2", "2^-1", "1e", "1e+", "+-1",  "--1", "1 ",   " 1", "1.2.3", "e5"})
+    CHECK_MESSAGE(!parse_whole(text), text);
+  CHECK(parse_real("+0.001") == 0.001);
+  CHECK(parse_real("-.5e1") == -5);
+  CHECK(parse_real("2^32") == 0x1p32);
+  CHECK(parse_real("2^-14") == 0x1p-14);
+  CHECK(parse_real("1e400") == std::numeric_limits<double>::infinity());
+  for (const char* text :
+       {"", "+", "nan", "-nan", "+nan", "inf", "-inf", "Infinity", "0x1p3", "1,5", "1e", "+-1", "2^x"})
+    CHECK_MESSAGE(!parse_real(text), text);
+}
+
 TEST_CASE("counts are read exactly") {
   CHECK(parse_count("40000000") == 40'000'000);
   CHECK(parse_count("40M") == 40'000'000);
@@ -40,9 +75,30 @@ TEST_CASE("counts are read exactly") {
 }
 
 TEST_CASE("what is no size is refused, and the message repeats it") {
-  for (const char* text :
-       {"", "x", "-1", "-5K", "1.5", "1.23456K", "10XB", "10KK", "1..5K", ".", "K", "12 34", "1e6", "8EiB",
-        "9223372036854775808", "99999999999999999999999", "10KiBB", " 5", "5K\n"}) {
+  for (const char* text : {"",
+                           "x",
+                           "-1",
+                           "-5K",
+                           "1.5",
+                           "1.23456K",
+                           "10XB",
+                           "10KK",
+                           "1..5K",
+                           ".",
+                           "K",
+                           "12 34",
+                           "1e-6",
+                           "8EiB",
+                           "2^64",
+                           "1e19",
+                           "+",
+                           "+-5",
+                           "2^",
+                           "9223372036854775808",
+                           "99999999999999999999999",
+                           "10KiBB",
+                           " 5",
+                           "5K\n"}) {
     CAPTURE(text);
     CHECK(message_of<InputError>([&] { parse_bytes(text); }).find("'" + std::string(text) + "'") !=
           std::string::npos);

@@ -19,7 +19,7 @@ TEST_CASE("an unknown command is named, with the one that was probably meant") {
       {"ckpt exprot a b", "did you mean 'export'?"},
       {"ckpt xyz", "'xyz' is no command of `zero1 ckpt`; there are: inspect, verify"},
       {"trace sumary run.trace", "'sumary' is no command of `zero1 trace`; did you mean 'summary'?"},
-      {"trace $'a\\x1b[31m'", "'a\uFFFD[31m' is no command"},
+      {"trace $'a\\x1b[31m'", "'a\\x1b[31m' is no command"},
       {"", "a command is missing; there are: train, generate, layout, trace, ckpt"},
       {"ckpt", "a command is missing; there are: inspect"},
       {"--vresion", "--vresion is no flag of `zero1`; did you mean '--version'?"},

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "core/base/file.h"
+#include "core/base/terminal.h"
 
 namespace zero1::viz {
 
@@ -85,7 +86,7 @@ void save_preferences(const std::string& folder, const Preferences& preferences)
     std::filesystem::create_directories(folder);
     write_file(folder + file_name, to_text(preferences));
   } catch (const std::exception& error) {
-    fmt::print(stderr, "zero1_viz: the window's layout is not remembered: {}\n", error.what());
+    say(stderr, "zero1_viz: the window's layout is not remembered: {}\n", Message{error.what()});
   }
 }
 

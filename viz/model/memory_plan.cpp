@@ -20,9 +20,9 @@ std::optional<MemoryReport> memory_at(const EventIndex& events, int rank, std::i
   std::int64_t* const bytes[] = {&report.parameters, &report.gradients, &report.optimizer,
                                  &report.activations};
   bool any = false;
-  for (std::uint8_t kind = 0; kind < std::size(bytes); ++kind) {
-    const std::optional<EventId> last =
-        events.last_at(at_ns, {.kind = trace::Kind::memory, .rank = rank, .detail = kind});
+  for (std::size_t kind = 0; kind < std::size(bytes); ++kind) {
+    const std::optional<EventId> last = events.last_at(
+        at_ns, {.kind = trace::Kind::memory, .rank = rank, .detail = static_cast<std::uint8_t>(kind)});
     if (!last) return any ? std::optional(report) : std::nullopt;
     *bytes[kind] = events.event(*last).bytes;
     any = true;

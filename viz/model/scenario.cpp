@@ -24,7 +24,7 @@ TrainConfig small_gpt(int dp) {
   config.seq_length = 32;
   config.dp = dp;
   config.micro_batch_size = 1;
-  config.global_batch_size = 2 * dp;
+  config.global_batch_size = std::int64_t{2} * dp;
   config.train_iters = 1000;
   config.threads_per_rank = 1;
   config.data_parallel.overlap_grad_reduce = true;
@@ -158,7 +158,7 @@ Scenario tied_embedding() {
   at.param = 0;
   s.breakpoints = {from_then_on(at)};
   s.follow_param = "wte.weight";
-  s.follow_index = 32 * 64;  // the row of the space, which every text has
+  s.follow_index = std::int64_t{' '} * s.config.hidden_size;  // the row of the space, which every text has
   s.selection.param = 0;
   return s;
 }

@@ -39,7 +39,7 @@ void tell_bucket(const MapScene& scene, const MapPlace& place) {
   plain_text(
       fmt::format("{} of the buffer: {} elements", shown(layout.world), format_count(layout.world.size())));
   plain_text(fmt::format("{} parameters, {} elements of padding", layout.params.size(),
-                         format_count(layout.world.size() - layout.numel_unpadded)));
+                         format_count(padding_elems(scene.map.layout(), layout))));
   plain_text(scene.sharded ? fmt::format("{} ranks own {} elements each", bucket.ranks,
                                          format_count(bucket.shard_elems))
                            : "every rank owns all of it");

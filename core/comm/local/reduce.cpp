@@ -86,7 +86,8 @@ void pass(const Piece<T>& piece, std::size_t first, float* waiting, std::int64_t
   };
   std::int64_t rest = start;
   if constexpr (std::is_same_v<T, BFloat16>) {
-    for (; rest + 2 * cpu::lanes <= end; rest += 2 * cpu::lanes) step(rest, cpu::AllPairs{});
+    constexpr std::int64_t pair = std::int64_t{2} * cpu::lanes;
+    for (; rest + pair <= end; rest += pair) step(rest, cpu::AllPairs{});
   }
   cpu::for_lanes(rest, end, step);
 }

@@ -1,10 +1,10 @@
 #include "core/device/cpu/cpu_stream.h"
 
-#include <cstdio>
 #include <stdexcept>
 #include <utility>
 
 #include "core/base/clock.h"
+#include "core/base/terminal.h"
 
 namespace zero1::cpu {
 
@@ -76,10 +76,10 @@ WorkerStream::~WorkerStream() {
   try {
     std::rethrow_exception(error_->exception);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "zero1: a communication stream ended with an error nobody asked for: %s\n",
-                 error.what());
+    say(stderr, "zero1: a communication stream ended with an error nobody asked for: {}\n",
+        Message{error.what()});
   } catch (...) {
-    std::fprintf(stderr, "zero1: a communication stream ended with an unknown error nobody asked for\n");
+    say(stderr, "zero1: a communication stream ended with an unknown error nobody asked for\n");
   }
 }
 

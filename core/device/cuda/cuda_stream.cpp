@@ -3,11 +3,11 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <bit>
-#include <cstdio>
 #include <exception>
 #include <stdexcept>
 #include <utility>
 
+#include "core/base/terminal.h"
 #include "core/device/cuda/cuda_check.h"
 
 namespace zero1::cuda {
@@ -45,7 +45,7 @@ QueuedStream::~QueuedStream() {
     drain();
     if (!faults_->seen()) faults_->rethrow();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "zero1: a CUDA stream ended with an error nobody asked for: %s\n", error.what());
+    say(stderr, "zero1: a CUDA stream ended with an error nobody asked for: {}\n", Message{error.what()});
   }
   shared_->stamps.remove_line(line_);
   if (scratch_ != nullptr) scratch_memory_.free(scratch_);

@@ -21,7 +21,7 @@ inline constexpr int threads_per_block = 256;
 /// Blocks for `items` threads' worth of work; more work than that many blocks is done by looping. Eight
 /// blocks fill a multiprocessor; the GPUs that this is built for have up to 144 of those.
 inline unsigned blocks_for(std::int64_t items, int threads = threads_per_block) {
-  constexpr std::int64_t most = 8 * 144;
+  constexpr std::int64_t most = std::int64_t{8} * 144;
   return static_cast<unsigned>(std::clamp<std::int64_t>((items + threads - 1) / threads, 1, most));
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <exception>
 #include <utility>
 
 #include "core/base/clock.h"
+#include "core/base/terminal.h"
 #include "core/device/cuda/cuda_check.h"
 
 namespace zero1::cuda {
@@ -122,7 +122,7 @@ void StampResolver::run() try {
   }
 } catch (const std::exception& error) {
   // Times are lost, the run goes on: what failed on the GPU reaches the rank by its own calls.
-  std::fprintf(stderr, "zero1: GPU %d takes no more time stamps: %s\n", ordinal_, error.what());
+  say(stderr, "zero1: GPU {} takes no more time stamps: {}\n", ordinal_, Message{error.what()});
 }
 
 }  // namespace zero1::cuda
