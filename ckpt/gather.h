@@ -22,7 +22,8 @@ struct GatherOptions {
 
 /// One HDF5 file with /model/NAME/{param,exp_avg,exp_avg_sq} as ordinary float32 datasets in full shape,
 /// /state, and /layout; without moments the attribute `step` and /model_config in place of /state. Appears
-/// whole or not at all. Throws InputError when `path` is there already. Returns what `names` did, a line each.
+/// whole or not at all. Throws InputError when `path` is there already. Returns what `names` did, a line
+/// each.
 std::vector<std::string> gather_hdf5(const Checkpoint& checkpoint, const std::string& path,
                                      const GatherOptions& options);
 
