@@ -71,11 +71,6 @@ struct RunState {
   std::string config_json = "{}";      ///< the run's configuration, or what a file of weights says of the model
   std::optional<double> valid_loss;    ///< where the run was evaluated after this step; finite
   std::optional<BestCheckpoint> best;  ///< up to this step, this one included; of --save-best
-
-  /// Whether a run has been here: else its schedule, AdamW's coefficients and loss scaler are not known.
-  bool is_of_run() const {
-    return config_json != "{}" && (step > 0 || optimizer_steps > 0 || !param_groups.empty());
-  }
 };
 
 std::string to_json(const RunState& state);

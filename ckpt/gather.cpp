@@ -48,6 +48,7 @@ class Gathered {
   const ElementSource& source() const { return source_; }  ///< by index into specs
   std::string state_json() const { return to_json(state_); }
   std::int64_t step() const { return state_.step; }
+  std::string model_json() const { return model_fields(state_.config_json, "/state"); }
   std::string layout_json() const { return layout_case_json(layout_case_).dump(); }
   std::vector<std::string> notes() const { return describe(mapped_); }
 
@@ -126,10 +127,12 @@ std::map<std::pair<int, State>, std::int64_t> create_gathered(const Gathered& ga
   Handle file = create_file(path);
   write_attribute(file.get(), "format", "zero1-lab gathered checkpoint", path);
   write_attribute(file.get(), "version", format_version, path);
-  if (options.model_only)
+  if (options.model_only) {
     write_attribute(file.get(), "step", gathered.step(), path);
-  else
+    write_string(file.get(), "model_config", gathered.model_json(), path);
+  } else {
     write_string(file.get(), "state", gathered.state_json(), path);
+  }
   write_string(file.get(), "layout", gathered.layout_json(), path);
   {  // the group is closed before the file
     const Handle model = create_group(file.get(), "model", path);
@@ -310,10 +313,12 @@ GatheredFiles gather_safetensors(const Checkpoint& checkpoint, const std::string
   Reading reading(gathered, options, gathered_bytes(gathered, options));
   std::map<std::string, std::string> metadata = {{"format", "pt"}, {layout_key, gathered.layout_json()}};
   // A step count without moments would be believed by whoever reads it: weights alone are a new run's start.
-  if (options.model_only)
+  if (options.model_only) {
     metadata[step_key] = std::to_string(gathered.step());
-  else
+    metadata[model_key] = gathered.model_json();
+  } else {
     metadata[state_key] = gathered.state_json();
+  }
   for (const Shard& shard : shards) {
     write_shard(shard, pending.path() + "/" + file_name_of(shard.path), reading, metadata);
   }

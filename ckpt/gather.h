@@ -21,8 +21,9 @@ struct GatherOptions {
 };
 
 /// One HDF5 file with /model/NAME/{param,exp_avg,exp_avg_sq} as ordinary float32 datasets in full shape,
-/// /state, and /layout; without moments the attribute `step` in place of /state. Appears whole or not at all.
-/// Throws InputError when `path` is there already. Returns what `names` did, a line each.
+/// /state, and /layout; without moments the attribute `step` and /model_config in place of /state. Appears
+/// whole or not at all. Throws InputError when `path` is there already. Returns what `names` did, a line
+/// each.
 std::vector<std::string> gather_hdf5(const Checkpoint& checkpoint, const std::string& path,
                                      const GatherOptions& options);
 
@@ -33,8 +34,8 @@ struct GatheredFiles {
 
 /// NAME, and NAME.exp_avg, NAME.exp_avg_sq in fp32 unless model_only, as `path`, which ends in .safetensors.
 /// Parameters are the fp32 main parameters, and with model_only rounded as `dtype` says. The metadata hold
-/// /state as `zero1_state` (with model_only, nothing but the step as `zero1_step`) and the checkpoint's
-/// layout as `zero1_layout`, so that import gives the same checkpoint.
+/// /state as `zero1_state` (with model_only, the step as `zero1_step` and the model's configuration as
+/// `zero1_model`) and the checkpoint's layout as `zero1_layout`, so that import gives the same checkpoint.
 ///
 /// What exceeds max_shard_bytes becomes several files, cut between tensors as Hugging Face's libraries do:
 /// for X.safetensors the files X-00001-of-00003.safetensors … and X.safetensors.index.json, which says where

@@ -129,6 +129,7 @@ class GatheredFile::Parser {
       if (name == "model") model = header;
       if (name == "state") file_.state_json_ = text_at(header, "/state");
       if (name == "layout") file_.layout_json_ = text_at(header, "/layout");
+      if (name == "model_config") file_.model_json_ = text_at(header, "/model_config");
     });
     if (!model) throw NotUnderstood{"it has no group /model"};
     groups_.push_back({*model, "", "/model"});

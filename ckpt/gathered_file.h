@@ -29,6 +29,7 @@ class GatheredFile {
   const std::vector<Param>& params() const { return params_; }  ///< in HDF5's order
   const std::optional<std::string>& state_json() const { return state_json_; }
   const std::optional<std::string>& layout_json() const { return layout_json_; }
+  const std::optional<std::string>& model_json() const { return model_json_; }
 
   /// Reads just these elements, from any number of threads at once. The state is there.
   void read(int param, State state, Range range, float* out) const;
@@ -38,7 +39,7 @@ class GatheredFile {
 
   InputFile file_;
   std::vector<Param> params_;
-  std::optional<std::string> state_json_, layout_json_;
+  std::optional<std::string> state_json_, layout_json_, model_json_;
 };
 
 }  // namespace zero1::ckpt

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ckpt/config_rules.h"
+#include "ckpt/state_rules.h"
 #include "core/base/error.h"
 #include "core/base/text.h"
 #include "core/base/units.h"
@@ -131,7 +132,7 @@ std::int64_t schedule_position(const RunState& state, std::int64_t global_batch_
 Agreement agree(const TrainConfig& config, const RunState& state, const std::vector<ParamSpec>& specs,
                 const std::vector<std::optional<ParamMultipliers>>& stored, Hyperparameters choice,
                 const std::vector<std::string>& allowed_changes) {
-  if (!state.is_of_run()) return agree_on_weights(config, state, allowed_changes);
+  if (!is_of_run(state)) return agree_on_weights(config, state, allowed_changes);
   Agreement result{config, {}};
   Comparison comparison(choice);
   OptimizerConfig& optimizer = result.config.optimizer;

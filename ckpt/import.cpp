@@ -69,6 +69,7 @@ class TensorSource : public ImportSource {
   DType dtype(int param) const override { return tensor_of(param, State::param)->entry->dtype; }
   std::optional<std::string> state_json() const override { return metadata(state_key); }
   std::optional<std::string> layout_json() const override { return metadata(layout_key); }
+  std::optional<std::string> model_json() const override { return metadata(model_key); }
 
   void read(int param, State state, Range range, float* out) const override {
     const Named* tensor = tensor_of(param, state);
@@ -207,6 +208,8 @@ void ImportPlan::decide_optimizer(const OptimizerFlags& flags, const std::string
   }
   OptimizerState decided = decide_optimizer_state(recorded, stored, flags, path);
   state_ = std::move(decided.state);
+  const std::optional<std::string> model = source_->model_json();
+  if (!recorded && model) state_.config_json = model_fields(*model, path);
   moments_ = decided.moments;
   std::move(decided.notes.begin(), decided.notes.end(), std::back_inserter(notes_));
   if (!moments_ || rounded.empty()) return;

@@ -28,6 +28,7 @@ class GatheredSource : public ImportSource {
   const std::vector<MappedTensor>& tensors() const override { return tensors_; }
   std::optional<std::string> state_json() const override { return file_.state_json(); }
   std::optional<std::string> layout_json() const override { return file_.layout_json(); }
+  std::optional<std::string> model_json() const override { return file_.model_json(); }
 
   bool has(int param, State state) const override {
     const int index = file_index_[static_cast<std::size_t>(param)];

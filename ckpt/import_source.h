@@ -24,6 +24,8 @@ class ImportSource : public ElementSource {
   /// The run's state and the layout (a `case`, by stored names) that export has recorded, as JSON.
   virtual std::optional<std::string> state_json() const = 0;
   virtual std::optional<std::string> layout_json() const = 0;
+  /// Without a state: what export or --save-weights has recorded of the model, as JSON.
+  virtual std::optional<std::string> model_json() const = 0;
 };
 
 /// An HDF5 file as `zero1 ckpt gather` writes it. States that it lacks are zero.

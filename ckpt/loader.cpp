@@ -195,7 +195,7 @@ void Loader::restore(int, RankTrainer& trainer) const {
   if (!impl_->weights_only) {
     const RunState& state = impl_->state;
     LossScaler::State scaler{state.loss_scale, state.growth_tracker, state.hysteresis_tracker};
-    if (!state.is_of_run()) scaler = trainer.progress().loss_scaler;
+    if (!is_of_run(state)) scaler = trainer.progress().loss_scaler;
     trainer.restore({state.step, state.consumed_sequences, state.optimizer_steps, scaler,
                      impl_->scheduled_sequences});
   }

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "core/base/error.h"
+#include "core/base/strict_json.h"
 #include "core/base/units.h"
 #include "core/data/narrowing.h"
 #include "core/data/safetensors_header.h"
@@ -25,6 +27,8 @@ std::string first_names(const std::vector<std::string>& names) {
   if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
   return text;
 }
+
+constexpr std::array model_field_names{"model", "num_attention_heads", "seq_length", "vocab_size"};
 
 constexpr const char* reset_advice =
     "--reset-optimizer starts AdamW afresh: no moments, step count 0; iteration, schedule and data position "
@@ -114,7 +118,40 @@ OptimizerState with_moments(const std::optional<RunState>& recorded, const Optim
   return result;
 }
 
+/// Older runs have recorded no position of the schedule: it is told by AdamW's steps, which are about to go.
+void keep_schedule(RunState& state) {
+  if (state.scheduled_sequences) return;
+  const auto config = nlohmann::json::parse(state.config_json);
+  const auto batch = config.find("global_batch_size");
+  std::int64_t sequences = 0;
+  if (batch == config.end() || !batch->is_number_unsigned()) return;
+  if (!__builtin_mul_overflow(batch->get<std::uint64_t>(), state.optimizer_steps, &sequences))
+    state.scheduled_sequences = sequences;
+}
+
 }  // namespace
+
+std::string model_fields(const std::string& config_json, const std::string& source) {
+  constexpr int max_depth = 64;
+  nlohmann::ordered_json fields = nlohmann::ordered_json::object();
+  try {
+    const nlohmann::ordered_json config = parse_strict_ordered_json(config_json, max_depth);
+    if (!config.is_object()) throw InputError("not a JSON object");
+    for (const char* key : model_field_names) {
+      if (const auto found = config.find(key); found != config.end()) fields[key] = *found;
+    }
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: the configuration of the model: {}", source, error.what()));
+  }
+  return fields.dump();
+}
+
+bool is_of_run(const RunState& state) {
+  const auto config = nlohmann::json::parse(state.config_json);
+  std::size_t of_model = 0;
+  for (const char* key : model_field_names) of_model += config.contains(key) ? 1 : 0;
+  return !config.is_object() || config.size() > of_model;
+}
 
 OptimizerState decide_optimizer_state(const std::optional<RunState>& recorded,
                                       const std::vector<StoredMoments>& params, const OptimizerFlags& flags,
@@ -126,6 +163,7 @@ OptimizerState decide_optimizer_state(const std::optional<RunState>& recorded,
     result.notes.push_back(
         fmt::format("AdamW starts afresh: {} of moments left out, step count 0; iteration {}",
                     counted(sorted.both.size() * 2 + sorted.one.size(), "tensor"), result.state.step));
+    keep_schedule(result.state);
     result.state.optimizer_steps = 0;
     return result;
   }

@@ -18,9 +18,19 @@ namespace zero1::ckpt {
 /// Metadata of exported safetensors files.
 inline constexpr const char* state_key = "zero1_state";    ///< /state, as JSON
 inline constexpr const char* layout_key = "zero1_layout";  ///< /layout, as JSON
-/// Without moments, in place of zero1_state: a step count that nothing belongs to would be believed. For
-/// people.
+/// Without moments, in place of zero1_state, whose step count would be believed: the iteration, for people,
+/// and model_fields().
 inline constexpr const char* step_key = "zero1_step";
+inline constexpr const char* model_key = "zero1_model";
+
+/// Of a run's configuration, what belongs to the parameters and not to the run: the fields of model_json
+/// (core/train/config.h) that it has, as JSON. Throws InputError where it is no JSON object; `source` begins
+/// the message.
+std::string model_fields(const std::string& config_json, const std::string& source);
+
+/// Whether the configuration is a run's, and not what is known of a file of weights, model_fields() at most:
+/// then schedule, AdamW's coefficients and loss scaler are nobody's.
+bool is_of_run(const RunState& state);
 
 /// The moments that a file has of one parameter.
 struct StoredMoments {

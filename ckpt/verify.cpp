@@ -172,7 +172,6 @@ class Verifier {
   void find_lost(const InputFile& file, const SliceRecord& exp_avg, const float* exp_avg_sq, Range local,
                  Finding& lost) {
     if (!second_moment_decays_slower(contents_.state)) return;
-    constexpr std::int64_t elem_bytes = sizeof(float);
     std::vector<float> first(static_cast<std::size_t>(local.size()));
     file.read_at(exp_avg.offset_bytes + local.start * elem_bytes, first.data(), local.size() * elem_bytes);
     for (std::int64_t i = 0; i < local.size(); ++i) {
@@ -188,7 +187,8 @@ class Verifier {
     const std::string path = fmt::format("{}/{}: /state", folder_.path(), checkpoint_file_name);
     if (steps == 0 && any_moment_)
       add(path + ": AdamW has made no step, but there are moments that are not 0");
-    if (steps > 0 && has_second_moments_ && !any_second_moment_) {
+    const bool seen_all = report_.slices == static_cast<std::int64_t>(contents_.slices.size());
+    if (steps > 0 && seen_all && has_second_moments_ && !any_second_moment_) {
       add(fmt::format("{}: AdamW has made {}, but every second moment is 0", path, counted(steps, "step")));
     }
   }

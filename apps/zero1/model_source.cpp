@@ -11,7 +11,7 @@
 
 #include "ckpt/checkpoint.h"
 #include "core/base/error.h"
-#include "core/data/safetensors.h"
+#include "core/data/tensor_files.h"
 
 namespace zero1::app {
 
@@ -43,30 +43,30 @@ Stored open_checkpoint(const std::string& path, std::optional<std::int64_t> step
   return stored;
 }
 
-bool is_optimizer_state(const SafetensorsReader& file, const std::string& name) {
+bool is_optimizer_state(const TensorFiles& files, const std::string& name) {
   for (const ckpt::State state : {ckpt::State::exp_avg, ckpt::State::exp_avg_sq}) {
     const std::string ending = fmt::format(".{}", ckpt::name(state));
-    if (name.ends_with(ending) && file.find(name.substr(0, name.size() - ending.size())) != nullptr)
+    if (name.ends_with(ending) && files.find(name.substr(0, name.size() - ending.size())) != nullptr)
       return true;
   }
   return false;
 }
 
 Stored open_safetensors(const std::string& path) {
-  const auto file = std::make_shared<SafetensorsReader>(path);
+  const auto files = std::make_shared<TensorFiles>(path);
   Stored stored;
-  for (const SafetensorsEntry& entry : file->entries()) {
-    if (!is_optimizer_state(*file, entry.name))
-      stored.params.push_back({.name = entry.name, .shape = entry.shape, .dtype = DType::fp32});
+  for (const auto& [name, tensor] : files->tensors()) {
+    if (!is_optimizer_state(*files, name))
+      stored.params.push_back({.name = name, .shape = tensor.entry->shape, .dtype = DType::fp32});
   }
-  const auto& metadata = file->metadata();
+  const auto& metadata = files->metadata();
   if (const auto state = metadata.find("zero1_state"); state != metadata.end())
     stored.config = parse_object(ckpt::parse_run_state(state->second, path).config_json);
   if (const auto model = metadata.find("zero1_model"); model != metadata.end())
     stored.config = parse_object(model->second);
-  stored.read = [file](const std::string& name, std::span<float> values) {
-    const SafetensorsEntry& entry = *file->find(name);
-    const std::vector<float> read = file->read_fp32(entry, {0, entry.numel()});
+  stored.read = [files](const std::string& name, std::span<float> values) {
+    const TensorFiles::Tensor& tensor = *files->find(name);
+    const std::vector<float> read = tensor.read_fp32({0, tensor.entry->numel()});
     std::copy(read.begin(), read.end(), values.begin());
   };
   return stored;
@@ -187,7 +187,7 @@ ModelSource open_model(const std::string& source, const ModelFlags& flags) {
   std::error_code none;
   const bool folder = std::filesystem::is_directory(source, none);
   for (const char* ending : {".json", ".h5", ".hdf5"}) {
-    if (folder || !source.ends_with(ending)) continue;
+    if (folder || !source.ends_with(ending) || source.ends_with(".safetensors.index.json")) continue;
     throw InputError(
         fmt::format("{}: generation takes a checkpoint or a .safetensors file; `zero1 ckpt import` "
                     "makes a checkpoint of other files",

@@ -41,7 +41,7 @@ class Saved {
   Saved() {
     ::chmod(folder_.path().c_str(), 0755);
     fs::create_directory(root());
-    ckpt::write_checkpoint(step(), {}, two_ranks(), test::PlacedValues());
+    ckpt::write_checkpoint(step(), test::one_step(), two_ranks(), test::PlacedValues());
     ckpt::set_latest(root(), 7);
   }
   ~Saved() {
@@ -206,7 +206,8 @@ TEST_CASE("a checkpoint that is removed while somebody waits for it is looked fo
   REQUIRE(::flock(fd, LOCK_EX) == 0);
   std::thread remover([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    ckpt::write_checkpoint(saved.root() + "/step_00000008", {}, two_ranks(), test::PlacedValues());
+    ckpt::write_checkpoint(saved.root() + "/step_00000008", test::one_step(), two_ranks(),
+                           test::PlacedValues());
     ckpt::set_latest(saved.root(), 8);
     fs::rename(saved.step(), saved.root() + "/.tmp-doomed");  // and is never unlocked
   });

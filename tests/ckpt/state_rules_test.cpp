@@ -346,6 +346,29 @@ TEST_CASE(
             .starts_with("1 parameter is beside moments narrower"));
 }
 
+TEST_CASE("weights carry what belongs to the model, and nothing of the run's schedule") {
+  const test::TemporaryFolder folder;
+  ckpt::RunState state = state_of(12, 11);
+  state.config_json = R"({"model":"gpt","num_attention_heads":3,"global_batch_size":5})";
+  CHECK(ckpt::is_of_run(state));
+  ckpt::write_checkpoint(folder.path("c"), state, small_case(), test::PlacedValues());
+  ckpt::GatherOptions weights;
+  weights.model_only = true;
+  ckpt::gather_safetensors(ckpt::Checkpoint(folder.path("c")), folder.path("w.safetensors"), weights);
+  ckpt::gather_hdf5(ckpt::Checkpoint(folder.path("c")), folder.path("w.h5"), weights);
+  for (const char* file : {"w.safetensors", "w.h5"}) {
+    const ckpt::RunState imported = ckpt::ImportPlan(folder.path(file), {}).state();
+    CHECK(imported.config_json == R"({"model":"gpt","num_attention_heads":3})");
+    CHECK(!ckpt::is_of_run(imported));
+    CHECK(imported.step == 0);
+  }
+  // Without AdamW's steps the schedule still stands where it stood.
+  ckpt::gather_hdf5(ckpt::Checkpoint(folder.path("c")), folder.path("all.h5"), {});
+  ckpt::ImportOptions reset;
+  reset.optimizer.reset = true;
+  CHECK(ckpt::ImportPlan(folder.path("all.h5"), reset).state().scheduled_sequences == 55);
+}
+
 TEST_CASE("what a narrower dtype cannot hold is refused by name, out and in") {
   const test::TemporaryFolder folder;
   class Large : public test::PlacedValues {
