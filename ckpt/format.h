@@ -68,8 +68,8 @@ struct RunState {
   /// the writer did not tell (schedule_position in hyperparameters.h).
   std::optional<std::int64_t> scheduled_sequences;
   std::vector<ParamGroup> param_groups;
-  std::string config_json = "{}";      ///< the run's configuration, or what a file of weights says of the model
-  std::optional<double> valid_loss;    ///< where the run was evaluated after this step; finite
+  std::string config_json = "{}";    ///< the run's configuration, or what a file of weights says of the model
+  std::optional<double> valid_loss;  ///< where the run was evaluated after this step; finite
   std::optional<BestCheckpoint> best;  ///< up to this step, this one included; of --save-best
 };
 

@@ -139,16 +139,15 @@ void inspect_table(const ckpt::Checkpoint& checkpoint, bool all) {
   if (std::any_of(layout.specs.begin(), layout.specs.end(), is_fp16))
     say("  loss scale    {:g}\n", state.loss_scale);
   if (state.valid_loss) {
-    say("  validation    loss {:.6g}, perplexity {:.4g}\n", *state.valid_loss,
-               std::exp(*state.valid_loss));
+    say("  validation    loss {:.6g}, perplexity {:.4g}\n", *state.valid_loss, std::exp(*state.valid_loss));
   }
   if (state.best) {
     say("  best so far   {}validation loss {:.6g}\n",
-               state.best->step == state.step ? "this one, " : fmt::format("step {}, ", state.best->step),
-               state.best->valid_loss);
+        state.best->step == state.step ? "this one, " : fmt::format("step {}, ", state.best->step),
+        state.best->valid_loss);
   }
   say("  parameters    {}, {}; main parameters and both moments in float32\n\n",
-             counted(layout.specs.size(), "tensor"), counted(parameter_count(checkpoint), "element"));
+      counted(layout.specs.size(), "tensor"), counted(parameter_count(checkpoint), "element"));
   say("  {:<40}{:<10}{:>20}{:>14}  {}\n", "parameter", "dtype", "shape", "elements", "ranks");
   for (std::size_t p = 0; p < layout.specs.size() && (all || p < shown_rows); ++p) {
     const ParamSpec& spec = layout.specs[p];

@@ -72,7 +72,6 @@ const Rule rules[] = {
      new_run},
     {"--override-opt_param-scheduler", [](const TrainOptions& o) { return o.load.weights_only; }, new_run},
     {"--allow-change", no_load, needs_load},
-    {"--allow-change", [](const TrainOptions& o) { return o.load.weights_only; }, new_run},
     {"--rename", no_stored_weights, needs_stored_weights},
     {"--exclude", no_stored_weights, needs_stored_weights},
     {"--transpose", no_stored_weights, needs_stored_weights},

@@ -9,6 +9,7 @@
 #include "apps/zero1_viz/commands.h"
 #include "apps/zero1_viz/view_flags.h"
 #include "core/base/error.h"
+#include "core/base/terminal.h"
 #include "viz/app/session.h"
 #include "viz/model/live_run.h"
 #include "viz/model/scenario.h"

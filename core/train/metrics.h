@@ -52,7 +52,7 @@ struct TrainSummary {
   Layout layout;
   std::int64_t steps = 0;
   std::int64_t skipped_steps = 0;  ///< of them
-  std::int64_t last_step = 0;  ///< the last iteration's number; steps counts those of this run
+  std::int64_t last_step = 0;      ///< the last iteration's number; steps counts those of this run
   double last_loss = 0;
   std::optional<double> valid_loss;  ///< of the last evaluation, and after which iteration that was
   std::int64_t valid_step = 0;

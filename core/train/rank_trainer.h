@@ -103,7 +103,7 @@ class RankTrainer {
   std::int64_t scheduled_sequences_ = 0;  ///< of them, in iterations that were not skipped
   std::optional<double> valid_loss_;      ///< of the last evaluation, and after which iteration that was
   std::int64_t evaluated_iteration_ = 0;
-  std::vector<HostBatch> host_batches_;   ///< one per microbatch: copies may still be queued
+  std::vector<HostBatch> host_batches_;  ///< one per microbatch: copies may still be queued
   DeviceMemory device_batch_;
   DeviceMemory loss_sum_;  ///< fp64[1]
   std::unique_ptr<Event> loss_ready_;

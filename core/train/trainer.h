@@ -49,7 +49,8 @@ RunShape run_shape(const TrainConfig& config);
 
 /// Runs `config`, which resolve() has returned, on the ranks that `make_machine` makes, and reports. When a
 /// rank fails all others are stopped and its exception comes out here. Throws Error, too, where every step
-/// was skipped; where that was the search for a loss scale, observers have seen the ranks to their end before.
+/// was skipped; where that was the search for a loss scale, observers have seen the ranks to their end
+/// before.
 TrainSummary train(const TrainConfig& config, const TrainObserver& observer = {},
                    const MachineFactory& make_machine = make_cpu_machine);
 

@@ -21,8 +21,8 @@ void init_weights(DataParallel& data_parallel, std::uint64_t seed);
 
 /// Reads every parameter from config.init, whatever TensorFiles opens (rounded to the parameter's dtype), by
 /// the names and in the orientation that config.init_names give the file's tensors. A tensor with a row for
-/// each token of the vocabulary may come without the rows that pad it: these become copies of its last row, as
-/// in Megatron's converters, since rows of zeros would win against logits that are all negative. Throws
+/// each token of the vocabulary may come without the rows that pad it: these become copies of its last row,
+/// as in Megatron's converters, since rows of zeros would win against logits that are all negative. Throws
 /// InputError listing all names that are missing, all that are unexpected, and every shape that differs, with
 /// the flags that would help; and naming an element that is beyond the parameter's dtype.
 void load_weights(DataParallel& data_parallel, const TrainConfig& config);

@@ -43,15 +43,20 @@ const std::vector<Flag> flags{
     {"--dp 2", {}},
     {"--micro-batch-size 2", {}},
     {"--global-batch-size 4", {}},
+    {"--rampup-batch-size 4 4 10 --global-batch-size 16", {}},
     {"--train-iters 3", {}},
-    {"--valid-data v", {"--eval-interval"}},
+    {"--valid-data v", {"--eval-interval", "--eval"}},
     {"--eval-interval 1", {"--valid-data"}},
+    {"--eval", {"--valid-data"}},
     {"--eval-iters 1", {"--valid-data"}},
     {"--lr 0.1", {}},
-    {"--min-lr 0.0001", {"--lr-decay-style"}},
+    {"--min-lr 0.0001", {"--lr-decay-style", "--lr-wsd-decay-iters", "--lr-wsd-decay-style"}},
     {"--lr-warmup-iters 1", {}},
     {"--lr-decay-style linear", {}},
-    {"--lr-decay-iters 2", {"--lr-decay-style", "--lr-warmup-iters"}},
+    {"--lr-decay-iters 2",
+     {"--lr-decay-style", "--lr-warmup-iters", "--lr-wsd-decay-iters", "--lr-wsd-decay-style"}},
+    {"--lr-wsd-decay-iters 1 --lr-decay-style WSD", {}},
+    {"--lr-wsd-decay-style cosine --lr-wsd-decay-iters 1 --lr-decay-style WSD", {}},
     {"--weight-decay 0.1", {}},
     {"--adam-beta1 0.8", {}},
     {"--adam-beta2 0.9", {}},
@@ -90,9 +95,12 @@ const std::vector<Flag> flags{
     {"--save-interval 1", {"--save"}},
     {"--keep-last 1", {"--save"}},
     {"--async-save", {"--save"}},
+    {"--save-best", {"--save"}},
+    {"--exit-duration-in-mins 1", {}},
     {"--load l", {}},
     {"--no-strict", {"--load"}},
     {"--load-weights-only", {"--load"}},
+    {"--allow-change seq-length", {"--load"}},
     {"--rename a=b", {"--load", "--init"}},
     {"--exclude x", {"--load", "--init"}},
     {"--transpose x", {"--load", "--init"}},
@@ -250,6 +258,8 @@ TEST_CASE("flags that other values of the same flags would use are told, not ref
     CHECK_MESSAGE(parse(quiet).notes.empty(), quiet);
   // Beside --no-strict, --init gives what the checkpoint lacks; a checkpoint's schedule may decay.
   CHECK(parse("--init w --load l --no-strict").refusal == "");
+  for (const char* alone : {"--lr-wsd-decay-iters 1", "--lr-wsd-decay-style cosine"})
+    CHECK_MESSAGE(names(parse(alone).refusal, "needs --lr-decay-style WSD"), alone);
   CHECK(parse("--async-save=false --fp16=false --overlap-param-gather=false").refusal == "");
   CHECK(parse("--min-lr 0.0001 --load l --use-checkpoint-opt_param-scheduler").refusal == "");
 }
