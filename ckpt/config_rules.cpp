@@ -58,6 +58,7 @@ constexpr ConfigRule rules[] = {
     {"valid_data", "--valid-data", Change::told},
     {"eval_iters", "--eval-iters", Change::told},
     {"eval_interval", "--eval-interval", Change::free},
+    {"eval", "--eval", Change::free},
     {"device", "--device", Change::told},
     {"tf32", "--tf32", Change::told},
     {"dp", "--dp", Change::free},  // told with the folder; the same within rounding

@@ -196,8 +196,8 @@ void Loader::restore(int, RankTrainer& trainer) const {
     const RunState& state = impl_->state;
     LossScaler::State scaler{state.loss_scale, state.growth_tracker, state.hysteresis_tracker};
     if (!is_of_run(state)) scaler = trainer.progress().loss_scaler;
-    trainer.restore({state.step, state.consumed_sequences, state.optimizer_steps, scaler,
-                     impl_->scheduled_sequences});
+    trainer.restore(
+        {state.step, state.consumed_sequences, state.optimizer_steps, scaler, impl_->scheduled_sequences});
   }
   trainer.optimizer().publish_main_params();
   trainer.finish();

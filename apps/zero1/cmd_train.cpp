@@ -42,14 +42,14 @@ int run_train(const TrainOptions& options) {
   print_summary(config, summary);
   if (job.saver()) {
     say("Checkpoints: {} saved, the last is {}\n", job.saver()->published().size(),
-               job.saver()->published().back());
+        job.saver()->published().back());
     if (const auto best = ckpt::linked_step(options.save.folder, ckpt::best_name); options.save.best && best)
       say("Best: {}/{}, step {}\n", options.save.folder, ckpt::best_name, *best);
   }
   if (job.time_is_up() && summary.last_step < config.train_iters) {
     say("Ended after step {} of {}: the {:g} minutes of --exit-duration-in-mins are over{}\n",
-               summary.last_step, config.train_iters, *options.exit_duration_in_mins,
-               job.saver() ? "; go on with --load " + shell_word(options.save.folder) : "");
+        summary.last_step, config.train_iters, *options.exit_duration_in_mins,
+        job.saver() ? "; go on with --load " + shell_word(options.save.folder) : "");
   }
   job.draw(summary);
   finish_output();
@@ -71,7 +71,8 @@ void add_train_command(CLI::App& app, int& status) {
       "              --ddp-num-buckets 8 --link-gbps 1 --trace run.trace --svg map.svg\n"
       "SIGINT (Ctrl-C), SIGTERM and SIGHUP end the run after the iteration it is in: it saves (--save), "
       "reports,\n"
-      "writes its outputs and ends by the signal (exit status 130 after SIGINT, 143 after SIGTERM, 129 after\n"
+      "writes its outputs and ends by the signal (exit status 130 after SIGINT, 143 after SIGTERM, 129 "
+      "after\n"
       "SIGHUP); a second one ends it at once. SIGUSR1 saves after the iteration, and the run goes on.\n"
       "Exit status otherwise: 0 success, 1 failed, 2 bad usage or input.\n"
       "Numbers may be written as 1000000, 1e6 or 2^20.\n"

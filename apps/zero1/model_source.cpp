@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ckpt/checkpoint.h"
+#include "ckpt/mapped_source.h"
 #include "core/base/error.h"
 #include "core/data/tensor_files.h"
 
@@ -102,7 +103,10 @@ class ModelBuilder {
     model_.context_tokens =
         flags_.seq_length.value_or(number("seq_length").value_or(c.max_position_embeddings));
     check_context();
-    const std::string faults = ckpt::compare_params(make_model(c)->param_specs(), stored_.params);
+    const std::string faults =
+        compare_tensors(ckpt::named_shapes(make_model(c)->param_specs()),
+                        map_tensors({}, ckpt::named_shapes(stored_.params), StateTensors::none, source_))
+            .faults;
     if (!faults.empty()) fail("does not fit a model of `zero1 train`:" + faults);
     return std::move(model_);
   }

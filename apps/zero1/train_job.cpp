@@ -161,22 +161,21 @@ void TrainJob::open_checkpoints() {
 void TrainJob::open_saver() {
   ckpt::SaveOptions save = options_.save;
   if (save.folder.empty()) return;
-}
-if (save.best && config_.valid_data.empty()) {
-  throw InputError(
-      "--save-best needs evaluations: --valid-data FILE with --eval-interval N, or with --eval at the end");
-}
-if (loader_) {
-  save.base.folder = loader_->folder();
-  save.base.loaded_step = loader_->step();
-  if (!options_.load.weights_only) {
-    save.base.step = loader_->step();
-    save.base.best = loader_->state().best;
+  if (save.best && config_.valid_data.empty()) {
+    throw InputError(
+        "--save-best needs evaluations: --valid-data FILE with --eval-interval N, or with --eval at the end");
   }
-}
-save.requested = SaveSignal::take;
-save.on_requested = [](const std::string& folder) { say(stderr, "zero1: saved {}\n", folder); };
-saver_.emplace(std::move(save), config_);
+  if (loader_) {
+    save.base.folder = loader_->folder();
+    save.base.loaded_step = loader_->step();
+    if (!options_.load.weights_only) {
+      save.base.step = loader_->step();
+      save.base.best = loader_->state().best;
+    }
+  }
+  save.requested = SaveSignal::take;
+  save.on_requested = [](const std::string& folder) { say(stderr, "zero1: saved {}\n", folder); };
+  saver_.emplace(std::move(save), config_);
 }
 
 std::vector<std::string> TrainJob::notes() const {

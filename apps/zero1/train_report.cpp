@@ -95,8 +95,7 @@ void print_loss_scaling(const TrainConfig& config) {
     say("loss scale {}\n", format_loss_scale(*s.constant));
     return;
   }
-  say(
-      "loss scale dynamic, from {}: an overflow skips the step, and from number {} on halves the scale, not "
+  say("loss scale dynamic, from {}: an overflow skips the step, and from number {} on halves the scale, not "
       "below {};\n{} without one double it\n",
       format_loss_scale(s.initial_scale), s.hysteresis, format_loss_scale(s.min_scale),
       counted(s.growth_interval, "step"));
@@ -131,7 +130,7 @@ void print_header(const TrainConfig& config) {
   if (config.rampup_batch_size) {
     const auto& [start, increment, sequences] = *config.rampup_batch_size;
     say("the global batch ramps up: from {} by {}, full after {}\n", start, increment,
-               counted(sequences, "sequence"));
+        counted(sequences, "sequence"));
   }
   if (config.link.enabled()) {
     say("link MODELLED at {:g} Gbit/s and {:g} us per step of a ring: what is sent takes that long;\n"
@@ -172,15 +171,13 @@ void print_summary(const TrainConfig& config, const TrainSummary& summary) {
       summary.skipped_steps > 0
           ? fmt::format(" and skipped {} (non-finite gradients: nothing updated)", summary.skipped_steps)
           : "";
-  say("\nTrained {}{} on {}, ranks {}: loss {:.4f}\n",
-             counted(summary.steps - summary.skipped_steps, "step"), skipped, summary.device,
-             summary.communicator, summary.last_loss);
+  say("\nTrained {}{} on {}, ranks {}: loss {:.4f}\n", counted(summary.steps - summary.skipped_steps, "step"),
+      skipped, summary.device, summary.communicator, summary.last_loss);
   say("{:.1f} ms per step, {} tokens/s{}\n", summary.ms_per_step,
-             format_count(static_cast<std::int64_t>(summary.tokens_per_s)),
-             summary.steps > 1 ? ", here and below without the first step, which prepares" : "");
+      format_count(static_cast<std::int64_t>(summary.tokens_per_s)),
+      summary.steps > 1 ? ", here and below without the first step, which prepares" : "");
   if (summary.valid_loss) {
-    say(
-        "Validation loss {:.4f}, perplexity {:.4g}{}\n", *summary.valid_loss, std::exp(*summary.valid_loss),
+    say("Validation loss {:.4f}, perplexity {:.4g}{}\n", *summary.valid_loss, std::exp(*summary.valid_loss),
         summary.valid_step == summary.last_step ? "" : fmt::format(" (after step {})", summary.valid_step));
   }
   if (config.eval && summary.last_step < config.train_iters)

@@ -10,9 +10,9 @@
 namespace zero1 {
 
 /// `text` on one line of a terminal. What would act on the terminal or deceive its reader is escaped: control
-/// characters (C0, DEL, C1), line separators and bidirectional controls as in \n, \x1b, \u202e, and bytes
-/// that are not UTF-8 as in \xff. What is longer than `longest` bytes is cut before a character and ends in
-/// "…".
+/// characters (C0, DEL, C1), line separators and bidirectional controls as in `\n`, `\x1b`, `\u202e`, and
+/// bytes that are not UTF-8 as in `\xff`. What is longer than `longest` bytes is cut before a character and
+/// ends in "…".
 std::string printable(std::string_view text, std::size_t longest = std::string_view::npos);
 
 /// The same for text that was composed of lines, with names that are printable already: its line breaks stay.
@@ -22,8 +22,8 @@ std::string printable_lines(std::string_view text);
 /// stay from the first detail on, which is indented by two spaces; names in details are printable already.
 std::string printable_message(std::string_view message);
 
-/// JSON text, whose strings hold no C0 control characters, with all else that printable() escapes as \uXXXX:
-/// the same values.
+/// JSON text, whose strings hold no C0 control characters, with all else that printable() escapes as
+/// `\uXXXX`: the same values.
 std::string printable_json(std::string_view json);
 
 /// Whether `text` is UTF-8 throughout.

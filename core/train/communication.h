@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "core/layout/buffer_layout.h"
-#include "core/zero1/config.h"
+#include "core/zero1/options.h"
 
 namespace zero1 {
 

@@ -85,11 +85,12 @@ void add(Json& json, const LinkModel& config) {
 }  // namespace
 
 std::string to_json(const TrainConfig& config) {
-  const auto& [model, num_layers, hidden_size, num_attention_heads, seq_length, max_position_embeddings,
-               param_dtype, vocab_size, make_vocab_size_divisible_by, data, valid_data, token_dtype, shuffle,
-               seed, dp, micro_batch_size, global_batch_size, rampup_batch_size, train_iters, lr,
-               eval_interval, eval_iters, optimizer, data_parallel, loss_scale, check_for_nan_in_loss, device,
-               comm, tf32, threads_per_rank, link, init, init_names, save_weights, trace] = config;
+  const auto& [model, model_factory, num_layers, hidden_size, num_attention_heads, seq_length,
+               max_position_embeddings, param_dtype, vocab_size, make_vocab_size_divisible_by, data,
+               valid_data, token_dtype, shuffle, seed, dp, micro_batch_size, global_batch_size,
+               rampup_batch_size, train_iters, lr, eval_interval, eval_iters, eval, optimizer, data_parallel,
+               loss_scale, check_for_nan_in_loss, device, comm, tf32, threads_per_rank, link, init,
+               init_names, save_weights, trace] = config;
   Json json{
       {"model", model},
       {"data", data},
@@ -112,6 +113,7 @@ std::string to_json(const TrainConfig& config) {
       {"token_dtype", name(token_dtype)},
       {"eval_interval", eval_interval},
       {"eval_iters", eval_iters},
+      {"eval", eval},
       {"device", device},
       {"comm", comm},
       {"tf32", tf32},
@@ -123,7 +125,8 @@ std::string to_json(const TrainConfig& config) {
   add(json, loss_scale);
   add(json, data_parallel);
   add(json, link);
-  // Not told: init, init_names, save_weights and trace, the files of one start.
+  // Not told: model_factory, which `model` names, and init, init_names, save_weights and trace, the files of
+  // one start.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);  // a path may be no UTF-8
 }
 

@@ -103,6 +103,7 @@ const std::map<std::string, std::function<void(TrainConfig&)>>& changes() {
       {"ddp_pad_buckets_for_high_nccl_busbw",
        [](TrainConfig& c) { c.data_parallel.pad_buckets_for_high_nccl_busbw = true; }},
       {"force_all_reduce", [](TrainConfig& c) { c.data_parallel.force_all_reduce = true; }},
+      {"eval", [](TrainConfig& c) { c.eval = true; }},
       {"vocab_size", [](TrainConfig& c) { c.vocab_size = 77; }},
       {"make_vocab_size_divisible_by", [](TrainConfig& c) { c.make_vocab_size_divisible_by = 7; }},
       {"token_dtype", [](TrainConfig& c) { c.token_dtype = TokenDType::uint32; }},
