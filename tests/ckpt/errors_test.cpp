@@ -42,7 +42,7 @@ class Saved {
     ::chmod(folder_.path().c_str(), 0755);
     fs::create_directory(root());
     ckpt::write_checkpoint(step(), test::one_step(), two_ranks(), test::PlacedValues());
-    ckpt::set_latest(root(), 7);
+    ckpt::set_link(root(), ckpt::latest_name, 7);
   }
   ~Saved() {
     for (const std::string& each : {root(), step()}) ::chmod(each.c_str(), 0755);
@@ -208,7 +208,7 @@ TEST_CASE("a checkpoint that is removed while somebody waits for it is looked fo
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     ckpt::write_checkpoint(saved.root() + "/step_00000008", test::one_step(), two_ranks(),
                            test::PlacedValues());
-    ckpt::set_latest(saved.root(), 8);
+    ckpt::set_link(saved.root(), ckpt::latest_name, 8);
     fs::rename(saved.step(), saved.root() + "/.tmp-doomed");  // and is never unlocked
   });
   CHECK(ckpt::open_source(saved.root()).path().ends_with("step_00000008"));

@@ -9,6 +9,7 @@
 
 #include "core/base/error.h"
 #include "core/train/trainer.h"
+#include "core/train/weights.h"
 #include "tests/support/message.h"
 
 using namespace zero1;
@@ -53,9 +54,9 @@ std::string error_with_nan(const TrainConfig& config, const std::set<int>& poiso
   TrainObserver observer;
   observer.on_rank_ready = [&](int rank, RankTrainer& trainer) {
     if (!poisoned.contains(rank)) return;
-    std::vector<float> values = trainer.data_parallel().get_param(2);
+    std::vector<float> values = get_param(trainer.data_parallel(), 2);
     values.front() = std::numeric_limits<float>::quiet_NaN();
-    trainer.data_parallel().set_param(2, values);
+    set_param(trainer.data_parallel(), 2, values);
     trainer.optimizer().reload_model_params();
   };
   return message_of<Error>([&] { train(resolve(config), observer); });
