@@ -18,7 +18,7 @@ namespace {
 void check_size(const InputFile& file, const RankFileRecord& record) {
   if (file.size_bytes() == record.bytes) return;
   throw InputError(
-      fmt::format("{}: {}, but checkpoint.h5 recorded {}: it was cut, or is of another checkpoint; see "
+      fmt::format("{}: {}, where {} were recorded: it was cut or added to, or is of another checkpoint; see "
                   "`zero1 ckpt verify`",
                   file.path(), counted(file.size_bytes(), "byte"), format_count(record.bytes)));
 }

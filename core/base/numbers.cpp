@@ -9,10 +9,6 @@ namespace zero1 {
 
 namespace {
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
 /// All of `text` as digits; nothing where there are none or something else. Saturates.
 std::optional<std::int64_t> parse_exponent(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);

@@ -13,6 +13,10 @@ struct WholeNumber {
   std::optional<std::uint64_t> digits;
 };
 
+constexpr bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
 /// "12", "+12", "-3", "1e6", "1.5e3", "2^32". Nothing where the text is not a whole number: words, "1.5",
 /// also "010", which is 8 for one program and 10 for the next.
 std::optional<WholeNumber> parse_whole(std::string_view text);

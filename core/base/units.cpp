@@ -17,9 +17,6 @@ constexpr std::string_view prefixes = "KMGTPE";
 char upper(char c) {
   return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
 }
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 /// "", "K", "Ki", … → 1, 1000, 1024, …; with `unit` 'B' also "B", "KB", "KiB". Case does not matter.
 std::optional<std::uint64_t> parse_suffix(std::string_view suffix, char unit) {

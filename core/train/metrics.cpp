@@ -28,15 +28,17 @@ std::string to_json(const StepMetrics& m) {
 }
 
 std::string csv_header() {
-  return "step,loss,grad_norm,lr,tokens,ms,comm_ms,exposed_comm_ms,overlap,skipped,loss_scale,valid_loss";
+  return "step,loss,grad_norm,lr,tokens,ms,comm_ms,exposed_comm_ms,overlap,skipped_steps,skipped,loss_scale,"
+         "valid_loss,valid_perplexity";
 }
 
 std::string to_csv(const StepMetrics& m) {
   const auto cell = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
-  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{}", m.step, m.loss,
+  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}", m.step, m.loss,
                      cell(m.skipped ? std::nullopt : std::optional(m.grad_norm)), m.lr, m.tokens, m.ms,
-                     m.comm_ms, m.exposed_comm_ms, m.overlap, m.skipped ? 1 : 0, cell(m.loss_scale),
-                     cell(m.valid_loss));
+                     m.comm_ms, m.exposed_comm_ms, m.overlap, m.skipped_steps, m.skipped ? 1 : 0,
+                     cell(m.loss_scale), cell(m.valid_loss),
+                     cell(m.valid_loss ? std::optional(std::exp(*m.valid_loss)) : std::nullopt));
 }
 
 std::int64_t optimizer_bytes_per_elem(const BufferLayout& buffer) {

@@ -80,6 +80,18 @@ class ConvNet final : public zero1::Model {
     saved_ = std::move(a);
   }
 
+  // For text generation: the logits behind the last token of each sequence.
+  void next_token_logits(const Batch& batch, TensorView logits, ModelHooks& hooks) override {
+    const Activations a = forward_to_logits(batch, hooks);
+    const std::int64_t V = config_.vocab_size;
+    for (std::int64_t s = 0; s < batch.sequences; ++s) {
+      const std::int64_t row = (s + 1) * batch.seq_len - 1;
+      ops().cast(stream(), logits.slice({s * V, (s + 1) * V}),
+                 a.logits.view().slice({row * V, (row + 1) * V}));
+    }
+    hooks.end_forward(head());
+  }
+
   void evaluate(const Batch& batch, TensorView loss_sum, ModelHooks& hooks) override {
     const Activations a = forward_to_logits(batch, hooks);
     ops().cross_entropy_loss(stream(), loss_sum, a.logits, batch.targets, batch.n_tokens(),

@@ -313,5 +313,5 @@ TEST_CASE("names, orientation and what to leave out are said alike to export, --
   CHECK(undecided.status == 2);
   CHECK_MESSAGE(undecided.says("--no-transpose 'transformer\\.h\\.[0-9]+\\.attn\\.c_proj\\.weight'"),
                 undecided.output);
-  CHECK(test::run_zero1(tiny + "--train-iters 1 --rename a=b").says("need --load DIR or --init FILE"));
+  CHECK(test::run_zero1(tiny + "--train-iters 1 --rename a=b").says("needs --load DIR or --init FILE"));
 }

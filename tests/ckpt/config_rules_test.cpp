@@ -151,6 +151,8 @@ TEST_CASE("every flag sets a field that has a rule, or nothing that a later run 
                                          "--save-interval",
                                          "--keep-last",
                                          "--async-save",
+                                         "--save-best",
+                                         "--exit-duration-in-mins",
                                          "--load",
                                          "--strict",
                                          "--no-strict",

@@ -129,7 +129,7 @@ TEST_CASE("a run that replaces the step that `best` names moves the link or take
 TEST_CASE("--save-best needs evaluations and a folder") {
   const Texts texts;
   CHECK(train_tiny("--save-best --save " + texts.folder.path("run")).says("--save-best needs evaluations"));
-  CHECK(train_tiny(texts.valid + "--eval --save-best").says("need --save DIR"));
+  CHECK(train_tiny(texts.valid + "--eval --save-best").says("needs --save DIR"));
   CHECK(!fs::exists(texts.folder.path("run")));
 }
 

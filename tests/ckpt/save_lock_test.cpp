@@ -89,7 +89,7 @@ TEST_CASE("whose lock is whose: dead processes, other hosts, files of others") {
 
   const std::string elsewhere = lock_text(1, "else\x1bwhere");
   folder.write("run.lock", elsewhere);
-  CHECK(message().find("process 1 on host else\uFFFDwhere, begun 2020-01-02 03:04:05 UTC") !=
+  CHECK(message().find("process 1 on host else\\x1bwhere, begun 2020-01-02 03:04:05 UTC") !=
         std::string::npos);
   CHECK(message().find("if it no longer lives: rm " + path) != std::string::npos);
   CHECK(folder.read("run.lock") == elsewhere);

@@ -149,7 +149,7 @@ TEST_CASE("what cannot be generated is refused with its reason") {
       {quoted(folder / "none"), "none"},
       {quoted(folder / "none.safetensors"), "No such file"},
       {empty, "empty"},
-      {"model.safetensors.index.json", "zero1 ckpt import"},
+      {"model.h5", "zero1 ckpt import"},
       {ckpt + " --ckpt-step 7", "150"},
       {quoted(weights) + " --ckpt-step 7", "--ckpt-step"},
       {golden, "--num-attention-heads N"},

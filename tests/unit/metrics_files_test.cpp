@@ -264,5 +264,5 @@ TEST_CASE("where event files cannot be written is said before training") {
   CHECK(run_zero1(tiny + "--train-iters 1 --data " + quoted(folder / "none") + " --tensorboard-dir " +
                   quoted(folder / "tb"))
             .status == 2);
-  CHECK(std::filesystem::is_empty(folder / "tb"));
+  CHECK((!std::filesystem::exists(folder / "tb") || std::filesystem::is_empty(folder / "tb")));
 }

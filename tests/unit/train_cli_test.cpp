@@ -368,7 +368,8 @@ TEST_CASE("communication and padding are the layout's: every run says the same, 
 }
 
 TEST_CASE("numbers are taken as help prints them and people write them") {
-  CHECK(run_zero1(tiny + "--fp16 --initial-loss-scale 2^32 --lr +0.001").status == 0);
+  CHECK(
+      run_zero1(tiny + "--fp16 --initial-loss-scale 2^32 --lr +0.001").says("loss scale dynamic, from 2^32"));
   CHECK(run_zero1(tiny + "--train-iters 1e0 --ddp-bucket-size 1e4 --seed 2^63").status == 0);
   for (const char* flag : {"--lr", "--min-lr", "--weight-decay", "--adam-beta1", "--adam-beta2", "--adam-eps",
                            "--clip-grad", "--loss-scale", "--initial-loss-scale", "--min-loss-scale",

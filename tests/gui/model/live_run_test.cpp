@@ -339,6 +339,6 @@ TEST_CASE("a rank that fails in the middle ends the run, and its memory is not l
     return true;
   });
   CHECK(live.state() == RunState::failed);
-  CHECK(live.failure().find("NaN or infinite") != std::string::npos);
+  CHECK(live.failure().find("the loss is ") != std::string::npos);
   CHECK(!live.read(0, [](RankTrainer&) {}));
 }
