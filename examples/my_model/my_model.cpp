@@ -87,7 +87,7 @@ class ConvNet final : public zero1::Model {
     for (std::int64_t s = 0; s < batch.sequences; ++s) {
       const std::int64_t row = (s + 1) * batch.seq_len - 1;
       ops().cast(stream(), logits.slice({s * V, (s + 1) * V}),
-                 a.logits.view().slice({row * V, (row + 1) * V}));
+                 ConstTensorView(a.logits).slice({row * V, (row + 1) * V}));
     }
     hooks.end_forward(head());
   }
