@@ -37,8 +37,8 @@ std::int64_t global_batch_size_at(const std::optional<BatchRampup>& rampup, std:
                                   std::int64_t consumed) {
   if (!rampup || consumed > rampup->sequences) return full;
   // As Megatron divides, so that the batch grows at the same sequence.
-  const auto increments = static_cast<double>((full - rampup->start) / rampup->increment);
-  const double per_increment = static_cast<double>(rampup->sequences) / increments;
+  const std::int64_t increments = (full - rampup->start) / rampup->increment;
+  const double per_increment = static_cast<double>(rampup->sequences) / static_cast<double>(increments);
   const auto steps = static_cast<std::int64_t>(static_cast<double>(consumed) / per_increment);
   return std::min(full, rampup->start + steps * rampup->increment);
 }
